@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The PANDEMONIUM policy: tiers by behaviour, fair inside a tier, nobody forgotten.
+//!
+//! Every task gets one key, a deadline in real time: when it arrived, plus the patience of its
+//! tier, plus or minus what it has had too much or too little. The kernel orders its queues by
+//! the same key, so the order holds whether a task waits here or there, and a task that waits
+//! long enough passes everybody who came later.
+
+use super::classify::{Classifier, Habit};
+use super::scaling::Scaling;
+use super::{TASKS_MAX, dispatch};
+use crate::engine::{Counters, Knobs, MachineView, Memo, Policy};
+use crate::runqueue::{Runqueue, Slot};
+use crate::table::{Entered, TaskTable};
+use crate::task::{Arrival, Comm, Dispatch, Pid, Tier};
+use crate::time::{Span, Stamp, Vtime};
+
+/// What is kept about each task.
+#[derive(Clone, Copy, Default)]
+struct Task {
+    habit: Habit,
+    /// Weighted CPU time used, compared with [`Pandemonium::clock`].
+    vruntime: Vtime,
+}
+
+/// The policy. See the module.
+pub struct Pandemonium {
+    table: TaskTable<Task>,
+    queue: Runqueue,
+    classifier: Classifier,
+    scaling: Scaling,
+    knobs: Knobs,
+    counters: Counters,
+    /// Virtual time of the machine: follows the tasks that are dispatched.
+    clock: Vtime,
+    /// The decision that was just made was a rescue.
+    rescued: bool,
+}
+
+impl Pandemonium {
+    /// A policy for a machine with `cpus` CPUs that treats the names in `compositors` as it does
+    /// the built-in ones.
+    pub fn new(cpus: u32, compositors: &[Comm]) -> Self {
+        Pandemonium {
+            table: TaskTable::new(TASKS_MAX),
+            queue: Runqueue::new(TASKS_MAX),
+            classifier: Classifier::new(compositors),
+            scaling: Scaling::new(cpus),
+            knobs: Knobs::default(),
+            counters: Counters::default(),
+            clock: Vtime::START,
+            rescued: false,
+        }
+    }
+
+    /// How long a task of this tier may be passed by tasks that come later.
+    fn patience(&self, tier: Tier) -> Span {
+        match tier {
+            Tier::LatCritical => Span::ZERO,
+            Tier::Interactive => self.knobs.slice,
+            Tier::Batch => self.scaling.starvation,
+        }
+    }
+
+    fn slice(&self, tier: Tier) -> Span {
+        match tier {
+            Tier::Batch => self.knobs.slice,
+            Tier::LatCritical | Tier::Interactive => self.knobs.slice_min,
+        }
+    }
+
+    /// Charges the task for its last stint and returns where it stands: ahead of the clock if it
+    /// has had more than its share, behind if less. Both are limited to half the starvation
+    /// limit, so that neither a long sleep nor a long run alone decides the future.
+    fn settle(&mut self, slot: Slot, arrival: &Arrival) -> Vtime {
+        let limit = self.scaling.starvation.scale(1, 2);
+        let (floor, ceiling) = (self.clock.before(limit), self.clock.after(limit));
+        let task = self.table.data_mut(slot);
+        task.vruntime =
+            task.vruntime.after(arrival.weight.charge(arrival.stint)).clamp(floor, ceiling);
+        task.vruntime
+    }
+
+    /// The key: arrival + patience + (vruntime - clock), the last scaled down to the patience so
+    /// that fairness orders tasks of one tier and never lifts one above the next.
+    fn deadline(&self, now: Stamp, tier: Tier, vruntime: Vtime) -> Vtime {
+        let patience = self.patience(tier);
+        let half = self.scaling.starvation.scale(1, 2);
+        let standing = vruntime.as_raw() + half.as_nanos() - self.clock.as_raw();
+        // `standing` runs from 0 to `starvation`: the share of it becomes a share of `patience`.
+        let share = patience.scale(standing, self.scaling.starvation.as_nanos());
+        Vtime::from_raw((now + patience.scale(1, 2) + share).as_nanos())
+    }
+
+    /// The next task: by key, unless somebody has waited beyond the starvation limit.
+    fn pick(&mut self, now: Stamp) -> Option<(Slot, Vtime)> {
+        let oldest = self.table.oldest()?;
+        self.rescued = self.table.waited(oldest, now) > self.scaling.starvation;
+        if !self.rescued {
+            return self.queue.pop();
+        }
+        self.counters.rescues += 1;
+        self.queue.remove(oldest).map(|key| (oldest, key))
+    }
+}
+
+impl Policy for Pandemonium {
+    fn on_arrival(&mut self, now: Stamp, arrival: Arrival, _view: &MachineView) {
+        self.counters.arrived(arrival.cause);
+        let slot = match self.table.enter(now, arrival) {
+            Entered::Replaced(_) => return,
+            Entered::New(slot) => {
+                self.table.data_mut(slot).vruntime = self.clock;
+                slot
+            }
+            Entered::Known(slot) => slot,
+        };
+        let vruntime = self.settle(slot, &arrival);
+        let tier = self.classifier.classify(&mut self.table.data_mut(slot).habit, &arrival);
+        let deadline = self.deadline(now, tier, vruntime);
+        self.queue.insert(slot, deadline);
+    }
+
+    fn next(&mut self, now: Stamp, _view: &MachineView) -> Option<Dispatch> {
+        let (slot, deadline) = self.pick(now)?;
+        let task = self.table.data(slot);
+        let tier = task.habit.tier;
+        // No single dispatch moves the clock further than one slice: a light task that had the
+        // machine for itself must not make everybody else look poor.
+        self.clock = self.clock.max(task.vruntime.min(self.clock.after(self.knobs.slice)));
+        self.counters.by_tier[tier.index()] += 1;
+        let slice = self.slice(tier);
+        Some(dispatch(&mut self.table, slot, slice, deadline))
+    }
+
+    fn on_refused(&mut self, dispatch: Dispatch) {
+        let Some(slot) = self.table.come_back(dispatch.pid) else { return };
+        self.queue.put_back(slot, dispatch.vtime);
+        self.counters.by_tier[self.table.data(slot).habit.tier.index()] -= 1;
+        self.counters.rescues -= self.rescued as u64;
+    }
+
+    fn on_exit(&mut self, pid: Pid) {
+        if let Some(slot) = self.table.forget(pid) {
+            self.queue.remove(slot);
+        }
+    }
+
+    fn apply(&mut self, knobs: &Knobs) {
+        self.knobs = *knobs;
+    }
+
+    fn queued(&self) -> usize {
+        self.table.nr_waiting()
+    }
+
+    fn has_room(&self) -> bool {
+        self.table.has_room()
+    }
+
+    fn oldest_wait(&self, now: Stamp) -> Span {
+        self.table.oldest_wait(now)
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn export(&self, keep: &mut dyn FnMut(Memo)) {
+        for (pid, task) in self.table.known() {
+            let Habit { comm, tier, run, .. } = task.habit;
+            keep(Memo { pid, comm, tier, run });
+        }
+    }
+
+    fn import(&mut self, memo: Memo) {
+        let habit = Habit::remembered(memo.comm, memo.tier, memo.run);
+        self.table.remember(memo.pid, Task { habit, vruntime: self.clock });
+    }
+}

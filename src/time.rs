@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The only arithmetic on time: [`Stamp`] (when), [`Span`] (how long) and [`Vtime`] (weighted
+//! CPU time, the key of every queue). All hold nanoseconds; all saturate instead of wrapping, so
+//! that a clock that steps back or a hostile message cannot turn order upside down.
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Sub};
+
+/// A point in time: nanoseconds of a monotonic clock whose zero means nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp(u64);
+
+/// A length of time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(u64);
+
+/// Virtual time: CPU time divided by weight, in nanoseconds of a weight-100 task.
+///
+/// The kernel orders its queues by the virtual time we send and compares it as a signed
+/// difference, so two keys must never be more than 2^63 ns (292 years) apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Vtime(u64);
+
+impl Stamp {
+    /// A stamp from the nanoseconds of a monotonic clock.
+    pub const fn from_nanos(ns: u64) -> Self {
+        Stamp(ns)
+    }
+
+    /// Nanoseconds of the clock this stamp was read from.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long ago `earlier` was; zero when it lies in the future.
+    pub const fn since(self, earlier: Stamp) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Span = Span(0);
+
+    /// A span of `ns` nanoseconds.
+    pub const fn from_nanos(ns: u64) -> Self {
+        Span(ns)
+    }
+
+    /// A span of `us` microseconds.
+    pub const fn from_micros(us: u64) -> Self {
+        Span(us.saturating_mul(1_000))
+    }
+
+    /// A span of `ms` milliseconds.
+    pub const fn from_millis(ms: u64) -> Self {
+        Span(ms.saturating_mul(1_000_000))
+    }
+
+    /// Length in nanoseconds.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Length in whole microseconds.
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+
+    /// `self * numerator / denominator`, without losing precision to an early division.
+    pub const fn scale(self, numerator: u64, denominator: u64) -> Span {
+        let scaled = self.0 as u128 * numerator as u128 / denominator as u128;
+        Span(if scaled > u64::MAX as u128 { u64::MAX } else { scaled as u64 })
+    }
+}
+
+impl Vtime {
+    /// Where a virtual clock starts. Far enough from zero that credit taken from it stays
+    /// positive.
+    pub const START: Vtime = Vtime(1 << 40);
+
+    /// The raw key, as it goes into a message.
+    pub const fn from_raw(raw: u64) -> Self {
+        Vtime(raw)
+    }
+
+    /// The raw key, as it goes into a message.
+    pub const fn as_raw(self) -> u64 {
+        self.0
+    }
+
+    /// This time, `span` of weight-100 CPU time later.
+    pub const fn after(self, span: Span) -> Vtime {
+        Vtime(self.0.saturating_add(span.0))
+    }
+
+    /// This time, `span` of weight-100 CPU time earlier.
+    pub const fn before(self, span: Span) -> Vtime {
+        Vtime(self.0.saturating_sub(span.0))
+    }
+}
+
+impl Add<Span> for Stamp {
+    type Output = Stamp;
+    fn add(self, span: Span) -> Stamp {
+        Stamp(self.0.saturating_add(span.0))
+    }
+}
+
+impl Add for Span {
+    type Output = Span;
+    fn add(self, other: Span) -> Span {
+        Span(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Span {
+    fn add_assign(&mut self, other: Span) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Span {
+    type Output = Span;
+    fn sub(self, other: Span) -> Span {
+        Span(self.0.saturating_sub(other.0))
+    }
+}
+
+impl fmt::Display for Span {
+    /// The unit a person would choose: `17us`, `3ms`, `12s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ns if ns < 1_000 => write!(f, "{ns}ns"),
+            ns if ns < 1_000_000 => write!(f, "{}us", ns / 1_000),
+            ns if ns < 10_000_000_000 => write!(f, "{}ms", ns / 1_000_000),
+            ns => write!(f, "{}s", ns / 1_000_000_000),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn a_clock_that_steps_back_gives_no_negative_age() {
+        let (early, late) = (Stamp::from_nanos(5), Stamp::from_nanos(9));
+        assert_eq!(late.since(early), Span::from_nanos(4));
+        assert_eq!(early.since(late), Span::ZERO);
+    }
+
+    #[test]
+    fn scaling_keeps_precision_and_saturates() {
+        assert_eq!(Span::from_nanos(10).scale(1, 3), Span::from_nanos(3));
+        assert_eq!(Span::from_nanos(u64::MAX).scale(2, 1), Span::from_nanos(u64::MAX));
+        assert_eq!(Span::from_nanos(u64::MAX).scale(100, 100), Span::from_nanos(u64::MAX));
+    }
+
+    #[test]
+    fn spans_print_in_the_unit_a_person_would_choose() {
+        let printed = |ns| Span::from_nanos(ns).to_string();
+        assert_eq!(printed(999), "999ns");
+        assert_eq!(printed(17_400), "17us");
+        assert_eq!(printed(3_000_000), "3ms");
+        assert_eq!(printed(9_999_000_000), "9999ms");
+        assert_eq!(printed(12_000_000_000), "12s");
+    }
+}
