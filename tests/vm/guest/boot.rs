@@ -1,0 +1,104 @@
+//! From an initramfs to a small Linux: file systems, users, programs, and the way out.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+/// Source, target, type. devtmpfs comes first: everything that reports needs it.
+const MOUNTS: &[(&str, &str, &str)] = &[
+    ("dev", "/dev", "devtmpfs"),
+    ("proc", "/proc", "proc"),
+    ("sys", "/sys", "sysfs"),
+    ("tmp", "/dev/shm", "tmpfs"),
+    ("tmp", "/run", "tmpfs"),
+    ("tmp", "/tmp", "tmpfs"),
+    ("bpf", "/sys/fs/bpf", "bpf"),
+    ("cgroup2", "/sys/fs/cgroup", "cgroup2"),
+    ("tracefs", "/sys/kernel/tracing", "tracefs"),
+    ("debugfs", "/sys/kernel/debug", "debugfs"),
+];
+
+/// Kernels may be built without these two; nothing but diagnosis needs them.
+const OPTIONAL: &[&str] = &["tracefs", "debugfs"];
+
+pub fn mount_everything() -> Result<()> {
+    for (source, target, kind) in MOUNTS {
+        // sysfs makes its own mount points and refuses ours, so a failure here is left to mount() to name.
+        let _ = fs::create_dir_all(target);
+        let result = mount(source, target, kind);
+        if !OPTIONAL.contains(kind) {
+            result?;
+        }
+    }
+    Ok(())
+}
+
+fn mount(source: &str, target: &str, kind: &str) -> Result<()> {
+    let [c_source, c_target, c_kind] =
+        [source, target, kind].map(|text| CString::new(text).expect("a constant without a zero byte"));
+    // SAFETY: three terminated strings that outlive the call, no options.
+    let failed =
+        unsafe { libc::mount(c_source.as_ptr(), c_target.as_ptr(), c_kind.as_ptr(), 0, std::ptr::null()) } != 0;
+    if failed {
+        return Err(std::io::Error::last_os_error()).with_context(|| format!("mounting {kind} on {target}"));
+    }
+    Ok(())
+}
+
+/// Users, the loopback interface and the busybox applets. `/var/run` is where the scheduler puts its socket.
+pub fn prepare_user_land() -> Result<()> {
+    fs::create_dir_all("/etc").context("creating /etc")?;
+    fs::write("/etc/passwd", "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n")
+        .context("writing /etc/passwd")?;
+    fs::write("/etc/group", "root:x:0:\nnogroup:x:65534:\n").context("writing /etc/group")?;
+    fs::create_dir_all("/var").context("creating /var")?;
+    symlink("/run", "/var/run").context("linking /var/run")?;
+    // SAFETY: the agent has one thread at this point, so nobody reads the environment meanwhile.
+    unsafe { std::env::set_var("PATH", "/bin:/sbin:/usr/bin:/usr/sbin") };
+    let installed = Command::new("/bin/busybox").args(["--install", "-s", "/bin"]).status();
+    if !installed.context("running busybox")?.success() {
+        bail!("busybox could not install its applets");
+    }
+    // A kernel without network has no loopback either, and no scenario needs more than it.
+    let _ = Command::new("/bin/ip").args(["link", "set", "lo", "up"]).status();
+    Ok(())
+}
+
+/// Lowest real-time priority for this process; its children start as ordinary tasks again.
+pub fn become_real_time() -> Result<()> {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: pid 0 is the caller and the parameter block lives on the stack.
+    let failed =
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &priority) } != 0;
+    if failed {
+        return Err(std::io::Error::last_os_error()).context("taking a real-time priority for the agent");
+    }
+    Ok(())
+}
+
+/// Waits for every orphan until the agent itself has ended.
+pub fn reap_until_exit(agent: libc::pid_t) {
+    loop {
+        // SAFETY: waits for any child; the status is not wanted.
+        let pid = unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) };
+        let interrupted = pid < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR);
+        if pid == agent || (pid < 0 && !interrupted) {
+            return;
+        }
+    }
+}
+
+/// Turns the machine off; a machine that cannot is restarted, which ends QEMU just as well.
+pub fn power_off() -> ! {
+    // SAFETY: plain system calls; the machine is gone afterwards.
+    unsafe {
+        libc::sync();
+        libc::reboot(libc::RB_POWER_OFF);
+        libc::reboot(libc::RB_AUTOBOOT);
+    }
+    loop {
+        std::thread::park();
+    }
+}

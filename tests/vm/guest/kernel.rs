@@ -1,0 +1,81 @@
+//! What the kernel says about itself and about sched_ext, and the switches we turn.
+
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::time::{Duration, Instant};
+
+const STATE: &str = "/sys/kernel/sched_ext/state";
+const OPS: &str = "/sys/kernel/sched_ext/root/ops";
+/// How often a state is looked at while waiting for it.
+const GLANCE: Duration = Duration::from_millis(20);
+
+pub fn release() -> Result<String> {
+    read("/proc/sys/kernel/osrelease")
+}
+
+pub fn online_cpus() -> Result<usize> {
+    // SAFETY: asks for a number.
+    let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(cpus).context("counting the online CPUs")
+}
+
+/// `disabled`, `enabling`, `enabled` or `disabling`.
+pub fn sched_ext_state() -> Result<String> {
+    read(STATE)
+}
+
+/// Name of the loaded scheduler; the file exists only while one is loaded.
+pub fn sched_ext_ops() -> Result<String> {
+    read(OPS)
+}
+
+/// Waits for a state of sched_ext; the error names the one it was stuck in.
+pub fn wait_for_state(wanted: &str, limit: Duration) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        let state = sched_ext_state()?;
+        if state == wanted {
+            return Ok(());
+        }
+        if start.elapsed() > limit {
+            bail!("sched_ext is {state}, not {wanted}, after {} s", limit.as_secs());
+        }
+        std::thread::sleep(GLANCE);
+    }
+}
+
+/// Takes a CPU away or gives it back.
+pub fn set_online(cpu: usize, online: bool) -> Result<()> {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+    fs::write(&path, if online { "1" } else { "0" }).with_context(|| format!("writing {path}"))
+}
+
+/// Presses a magic key; false if this kernel has none.
+pub fn sysrq(key: char) -> bool {
+    // The boot-time default masks most keys for the console, and writing 1 allows all of them.
+    let _ = fs::write("/proc/sys/kernel/sysrq", "1");
+    fs::write("/proc/sysrq-trigger", key.to_string()).is_ok()
+}
+
+/// The kernel's log so far.
+pub fn messages() -> String {
+    const READ_ALL: libc::c_int = 3;
+    let mut text = vec![0_u8; 1 << 20];
+    // SAFETY: the buffer is as long as we say.
+    let length = unsafe { libc::klogctl(READ_ALL, text.as_mut_ptr().cast(), text.len() as libc::c_int) };
+    text.truncate(usize::try_from(length).unwrap_or(0));
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Fails if the watchdog of sched_ext ever saw a task that was not run for seconds.
+pub fn expect_no_stall() -> Result<()> {
+    match messages().lines().find(|line| line.contains("runnable task stall")) {
+        Some(line) => bail!("the kernel reports a lost task: {line}"),
+        None => Ok(()),
+    }
+}
+
+fn read(path: &str) -> Result<String> {
+    let text = fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
+    Ok(text.trim().to_string())
+}

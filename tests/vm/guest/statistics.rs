@@ -1,0 +1,46 @@
+//! Asks the scheduler's statistics server, over the socket that every scx tool uses.
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+const SOCKET: &str = "/var/run/scx/root/stats";
+/// The server answers from a thread that our own scheduler schedules: a long wait is a finding.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// One answer of the server.
+pub struct Statistics {
+    fields: Value,
+}
+
+impl Statistics {
+    pub fn ask() -> Result<Statistics> {
+        let fields = exchange().with_context(|| format!("asking for statistics at {SOCKET}"))?;
+        Ok(Statistics { fields })
+    }
+
+    pub fn count(&self, field: &str) -> Result<u64> {
+        let value = &self.fields[field];
+        value.as_u64().with_context(|| format!("the statistics have no number named {field}: {}", self.fields))
+    }
+
+    pub fn text(&self, field: &str) -> Result<&str> {
+        let value = &self.fields[field];
+        value.as_str().with_context(|| format!("the statistics have no text named {field}: {}", self.fields))
+    }
+}
+
+fn exchange() -> Result<Value> {
+    let mut stream = UnixStream::connect(SOCKET)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"{\"req\":\"stats\",\"args\":{}}\n")?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    let mut answer: Value = serde_json::from_str(&line).with_context(|| format!("reading {line:?}"))?;
+    if answer["errno"] != 0 {
+        bail!("the server refused: {line}");
+    }
+    Ok(answer["args"]["resp"].take())
+}

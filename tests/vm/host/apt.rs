@@ -1,0 +1,131 @@
+//! Debian packages without touching the machine: apt with a configuration, lists and caches of its own.
+//!
+//! Works for any user, installs nothing, and needs no network for what the cache already holds.
+
+use super::cache::Cache;
+use super::sources::{self, Mirror};
+use super::{command, progress};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Kernels come from the first two, programs and the source of 6.12 from the last.
+const SUITES: [&str; 3] = ["sid", "trixie-backports", PROGRAMS];
+/// The release whose programs are unpacked: one release, so that all libraries fit each other.
+pub const PROGRAMS: &str = "trixie";
+/// Package lists older than this are fetched anew before anything is looked up in them.
+const LISTS_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// A private apt, locked for this process.
+pub struct Apt {
+    folder: PathBuf,
+    _lock: super::cache::Lock,
+}
+
+impl Apt {
+    /// Writes the configuration and makes sure that the package lists are fresh.
+    pub fn open(cache: &Cache) -> Result<Apt> {
+        if std::env::consts::ARCH != "x86_64" {
+            bail!("kernels are fetched for x86_64 only, and this machine is {}", std::env::consts::ARCH);
+        }
+        for program in ["apt-get", "apt-cache", "apt-config", "dpkg-deb"] {
+            ensure!(
+                command::find(program).is_some(),
+                "this machine has no {program} to fetch kernels with: pass --kernel PATH and install QEMU 8.1 or later, \
+                 stress-ng and a static busybox"
+            );
+        }
+        let apt = Apt { folder: cache.folder().join("apt"), _lock: cache.lock("apt")? };
+        apt.write_configuration(&sources::find_mirror()?)?;
+        apt.update_lists()?;
+        Ok(apt)
+    }
+
+    fn write_configuration(&self, mirror: &Mirror) -> Result<()> {
+        let folder = self.folder.display();
+        for part in ["lists/partial", "cache/archives/partial", "sources.list.d", "none.d"] {
+            fs::create_dir_all(self.folder.join(part)).with_context(|| format!("creating {folder}/{part}"))?;
+        }
+        let signed_by = mirror.signed_by.as_ref().map(|key| format!("Signed-By: {key}\n")).unwrap_or_default();
+        let sources = format!(
+            "Types: deb\nURIs: {}\nSuites: {}\nComponents: main\nArchitectures: amd64\n{signed_by}",
+            mirror.uri,
+            SUITES.join(" ")
+        );
+        let configuration = format!(
+            "{machine}\
+             Dir::Etc::main \"/dev/null\";\nDir::Etc::parts \"{folder}/none.d\";\n\
+             Dir::Etc::preferences \"/dev/null\";\nDir::Etc::preferencesparts \"{folder}/none.d\";\n\
+             Dir::Etc::sourcelist \"/dev/null\";\nDir::Etc::sourceparts \"{folder}/sources.list.d\";\n\
+             Dir::State \"{folder}\";\nDir::State::lists \"{folder}/lists\";\nDir::State::status \"{folder}/status\";\n\
+             Dir::Cache \"{folder}/cache\";\nDir::Log \"{folder}\";\n\
+             APT::Architecture \"amd64\";\nAPT::Install-Recommends \"false\";\nAPT::Default-Release \"{PROGRAMS}\";\n\
+             APT::Sandbox::User \"\";\nAcquire::Languages \"none\";\nAcquire::Check-Valid-Until \"false\";\n\
+             Acquire::Retries \"3\";\n",
+            machine = machine_transport(),
+        );
+        // An empty status: whatever is installed here, a closure is always complete.
+        for (name, text) in [("sources.list.d/vm.sources", &sources), ("apt.conf", &configuration)] {
+            fs::write(self.folder.join(name), text).with_context(|| format!("writing {folder}/{name}"))?;
+        }
+        fs::write(self.folder.join("status"), "").with_context(|| format!("writing {folder}/status"))
+    }
+
+    fn tool(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("APT_CONFIG", self.folder.join("apt.conf")).env("LC_ALL", "C");
+        command
+    }
+
+    fn update_lists(&self) -> Result<()> {
+        let stamp = self.folder.join("updated");
+        let age = fs::metadata(&stamp).and_then(|data| data.modified()).ok().and_then(|time| time.elapsed().ok());
+        if age.is_some_and(|age| age < LISTS_AGE_MAX) {
+            return Ok(());
+        }
+        progress::step("fetching Debian's package lists");
+        command::output(self.tool("apt-get").args(["-qq", "-o", "APT::Update::Error-Mode=any", "update"]))?;
+        fs::write(&stamp, "").with_context(|| format!("writing {}", stamp.display()))
+    }
+
+    /// Names of all packages that start so.
+    pub fn names(&self, prefix: &str) -> Result<Vec<String>> {
+        let names = command::output(self.tool("apt-cache").args(["pkgnames", prefix]))?;
+        Ok(names.lines().map(str::to_string).collect())
+    }
+
+    /// A package and everything it depends on, by name.
+    pub fn closure(&self, package: &str) -> Result<Vec<String>> {
+        let plan = command::output(self.tool("apt-get").args(["-qq", "-y", "--print-uris", "install", package]))?;
+        // 'URI' name_version_arch.deb size hash
+        let names = plan.lines().filter_map(|line| line.split_whitespace().nth(1)?.split_once('_'));
+        Ok(names.map(|(name, _)| name.to_string()).collect())
+    }
+
+    /// Downloads packages and unpacks them into a folder, running none of their scripts.
+    pub fn unpack(&self, packages: &[String], folder: &Path) -> Result<()> {
+        let downloads = self.folder.join("downloads");
+        let _ = fs::remove_dir_all(&downloads);
+        fs::create_dir_all(&downloads).with_context(|| format!("creating {}", downloads.display()))?;
+        let fetch = || command::output(self.tool("apt-get").args(["-qq", "download"]).args(packages).current_dir(&downloads));
+        if fetch().is_err() {
+            // The archive drops a package when a newer one arrives, so the lists may be too old at any age.
+            fs::remove_file(self.folder.join("updated")).context("forgetting the package lists")?;
+            self.update_lists()?;
+            fetch()?;
+        }
+        for file in fs::read_dir(&downloads).with_context(|| format!("reading {}", downloads.display()))? {
+            let path = file.context("listing the downloads")?.path();
+            command::output(Command::new("dpkg-deb").arg("-x").arg(&path).arg(folder))?;
+        }
+        fs::remove_dir_all(&downloads).with_context(|| format!("removing {}", downloads.display()))
+    }
+}
+
+/// The machine's own proxies and the like, without its hooks, which would touch the machine.
+fn machine_transport() -> String {
+    let dump = command::output(Command::new("apt-config").arg("dump")).unwrap_or_default();
+    dump.lines().filter(|line| line.starts_with("Acquire::")).map(|line| format!("{line}\n")).collect()
+}

@@ -1,0 +1,156 @@
+//! Everything a boot needs besides the kernel, found once for a whole run.
+
+use super::cache::Cache;
+use super::initramfs::Archive;
+use super::programs::{self, Program};
+use super::qemu::Qemu;
+use super::{command, libraries};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub struct Assets {
+    pub cache: Cache,
+    pub qemu: Qemu,
+    /// The program under test.
+    pub scheduler: PathBuf,
+    /// Folder of the console logs, kept after the run.
+    pub logs: PathBuf,
+    /// Folder of this run's initramfs, removed with it.
+    scratch: PathBuf,
+}
+
+impl Assets {
+    pub fn find(scheduler: Option<&Path>) -> Result<Assets> {
+        let scheduler = match scheduler {
+            Some(path) => path.to_path_buf(),
+            None => built_scheduler()?,
+        };
+        ensure!(
+            scheduler.is_file(),
+            "there is no scheduler at {}: build it with `cargo build --release`, or pass --scheduler PATH",
+            scheduler.display()
+        );
+        let cache = Cache::open()?;
+        let qemu = Qemu::find(&cache)?;
+        let logs = log_folder()?;
+        let scratch = logs.join(format!("run-{}", std::process::id()));
+        fs::create_dir_all(&scratch).with_context(|| format!("creating {}", scratch.display()))?;
+        Ok(Assets { cache, qemu, scheduler, logs, scratch })
+    }
+
+    pub fn scheduler_name(&self) -> Result<String> {
+        let name = self.scheduler.file_name().and_then(|name| name.to_str());
+        Ok(name.context("the scheduler's file name is not plain text")?.to_string())
+    }
+
+    /// The root file system, made at the first use; the one with stress-ng is larger and boots slower.
+    pub fn initramfs(&self, stress_ng: bool) -> Result<PathBuf> {
+        let path = self.scratch.join(if stress_ng { "stress.cpio" } else { "plain.cpio" });
+        if !path.exists() {
+            let mut archive = Archive::new();
+            let agent = std::env::current_exe().context("looking for this program")?;
+            add_program(&mut archive, "/init", &agent)?;
+            add_program(&mut archive, &format!("/bin/{}", self.scheduler_name()?), &self.scheduler)?;
+            archive.file("/bin/busybox", &busybox(&self.cache)?)?;
+            if stress_ng {
+                add_stress_ng(&mut archive, &self.cache, &self.scratch)?;
+            }
+            archive.write(&path)?;
+        }
+        Ok(path)
+    }
+}
+
+impl Drop for Assets {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.scratch);
+    }
+}
+
+/// Fills the cache with the programs of the guest, so that later runs need no network.
+pub fn fetch_programs(cache: &Cache) -> Result<()> {
+    Qemu::find(cache)?;
+    busybox(cache)?;
+    own_stress_ng().map_or_else(|| programs::STRESS_NG.get(cache).map(drop), |_| Ok(()))
+}
+
+/// Cargo builds the binary before this test and tells us where; a scratch build finds it beside itself.
+fn built_scheduler() -> Result<PathBuf> {
+    if let Some(path) = option_env!("CARGO_BIN_EXE_scx_pandemonium_user") {
+        return Ok(path.into());
+    }
+    let program = std::env::current_exe().context("looking for this program")?;
+    let profile = program.ancestors().nth(2).context("this program lies in target/PROFILE/deps")?;
+    Ok(profile.join("scx_pandemonium_user"))
+}
+
+fn log_folder() -> Result<PathBuf> {
+    let program = std::env::current_exe().context("looking for this program")?;
+    let target = program.ancestors().nth(3).context("this program lies in target/PROFILE/deps")?;
+    match writable(target.join("vm")) {
+        Some(folder) => Ok(folder),
+        // Built by one user, run by another.
+        None => writable(std::env::temp_dir().join("scx_pandemonium_user-vm")).context("no folder for the console logs"),
+    }
+}
+
+fn writable(folder: PathBuf) -> Option<PathBuf> {
+    let probe = folder.join(format!("probe-{}", std::process::id()));
+    fs::create_dir_all(&folder).and_then(|()| fs::write(&probe, "")).and_then(|()| fs::remove_file(&probe)).ok()?;
+    Some(folder)
+}
+
+/// A program of this machine and its libraries, each under the name where the loader looks for it.
+fn add_program(archive: &mut Archive, name: &str, program: &Path) -> Result<()> {
+    archive.file(name, program)?;
+    for library in libraries::of(program)? {
+        archive.file(&library.to_string_lossy(), &library)?;
+    }
+    Ok(())
+}
+
+/// The machine's own if it is static, as it must run without libraries.
+fn busybox(cache: &Cache) -> Result<PathBuf> {
+    let own = command::find("busybox").filter(|path| libraries::of(path).is_ok_and(|needed| needed.is_empty()));
+    match own {
+        Some(path) => Ok(path),
+        None => Ok(programs::BUSYBOX.get(cache)?.path),
+    }
+}
+
+/// The machine's own if it knows the stressor that was written for schedulers.
+fn own_stress_ng() -> Option<PathBuf> {
+    let path = command::find("stress-ng")?;
+    let help = command::output(Command::new(&path).arg("--help")).ok()?;
+    help.contains("--race-sched").then_some(path)
+}
+
+fn add_stress_ng(archive: &mut Archive, cache: &Cache, scratch: &Path) -> Result<()> {
+    match own_stress_ng() {
+        Some(path) => add_program(archive, "/bin/stress-ng", &path),
+        None => add_private(archive, "stress-ng", &programs::STRESS_NG.get(cache)?, scratch),
+    }
+}
+
+/// A program with its own C library lives apart, and a script of its name runs it with its own loader.
+fn add_private(archive: &mut Archive, name: &str, program: &Program, scratch: &Path) -> Result<()> {
+    let home = format!("/opt/{name}");
+    archive.file(&format!("{home}/{name}"), &program.path)?;
+    archive.file(&format!("{home}/loader"), &program.loader())?;
+    for library in program.libraries()? {
+        let file = library.file_name().and_then(|file| file.to_str()).context("a library with a plain name")?;
+        archive.file(&format!("{home}/lib/{file}"), &library)?;
+    }
+    let script = scratch.join(name);
+    let text = format!("#!/bin/busybox sh\nexec {home}/loader --library-path {home}/lib {home}/{name} \"$@\"\n");
+    fs::write(&script, text).with_context(|| format!("writing {}", script.display()))?;
+    make_executable(&script)?;
+    archive.file(&format!("/bin/{name}"), &script)
+}
+
+fn make_executable(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).with_context(|| format!("marking {}", path.display()))
+}

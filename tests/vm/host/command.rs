@@ -1,0 +1,41 @@
+//! Runs other programs, and makes their failures readable.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// Lines of a program's complaint that an error quotes.
+const QUOTED_LINES: usize = 6;
+
+/// Runs to the end and returns what it printed.
+pub fn output(command: &mut Command) -> Result<String> {
+    let Output { status, stdout, stderr } = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {}", describe(command)))?;
+    if !status.success() {
+        let complaint = last_lines(&String::from_utf8_lossy(&stderr), QUOTED_LINES);
+        bail!("{} failed ({status}): {complaint}", describe(command));
+    }
+    Ok(String::from_utf8_lossy(&stdout).into_owned())
+}
+
+/// The command line as a person would type it.
+pub fn describe(command: &Command) -> String {
+    std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(OsStr::to_string_lossy)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+pub fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(count)..].join(" | ")
+}
+
+/// Looks a program up in `PATH`.
+pub fn find(name: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(name)).find(|path| path.is_file())
+}

@@ -1,0 +1,69 @@
+//! The demonstration: one boot in exact mode that a person can follow, and a small table of what it measured.
+
+use super::assets::Assets;
+use super::kernel::{self, Kernel};
+use super::progress;
+use super::runner::{Boot, Outcome};
+use crate::protocol::{Message, Mode};
+use crate::scenario;
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const CPUS: u32 = 2;
+
+/// One line of the table: what it is, the metric's name, and whether less is better.
+const MEASURES: [(&str, &str, bool); 3] = [
+    ("wake-up p50, us", "wake_p50_us", true),
+    ("wake-up p99, us", "wake_p99_us", true),
+    ("hogs' work, units/s", "work_per_s", false),
+];
+
+/// Whether the demonstration came to its end.
+pub fn run(scheduler: Option<&Path>, user_kernel: Option<&Path>) -> Result<bool> {
+    let assets = Assets::find(scheduler)?;
+    let kernel = match user_kernel {
+        Some(path) => kernel::of_user(path)?,
+        None => kernel::of_series(&assets, kernel::SERIES[0])?,
+    };
+    introduce(&kernel);
+    let scenario = scenario::find("demo").context("the scenario of the demonstration")?;
+    let boot = Boot { assets: &assets, kernel: &kernel, scenario, cpus: CPUS, mode: Mode::Exact };
+    let mut metrics = BTreeMap::new();
+    let outcome = boot.run(&mut |message| match message {
+        Message::Note { text } => progress::line(text),
+        Message::Telemetry { line } => progress::line(&format!("  {line}")),
+        Message::Metric { name, value } => {
+            metrics.insert(name.clone(), *value);
+        }
+        _ => {}
+    })?;
+    if outcome != Outcome::Passed {
+        println!("\nThe demonstration did not finish: {}: {}", outcome.name(), outcome.reason());
+        println!("The kernel's console: {}", boot.console_path().display());
+        return Ok(false);
+    }
+    print_table(&assets.scheduler_name()?, &metrics);
+    Ok(true)
+}
+
+fn introduce(kernel: &Kernel) {
+    println!("Booting Linux {} with {CPUS} virtual CPUs in QEMU; nothing on this machine is changed.", kernel.name);
+    println!("Time in there counts instructions, 1 ns each, so a busy machine does not blur the figures.");
+    println!("The boot takes half a minute, the whole demonstration about two.\n");
+}
+
+fn print_table(scheduler: &str, metrics: &BTreeMap<String, f64>) {
+    let title = "kernel's own (EEVDF)";
+    let width = scheduler.len().max(title.len());
+    println!("\n{:21}  {title:>width$}  {scheduler:>width$}  ratio", "");
+    for (label, name, less_is_better) in MEASURES {
+        let value = |side: &str| metrics.get(&format!("{side}.{name}")).copied();
+        if let (Some(theirs), Some(ours)) = (value("kernel"), value("ours")) {
+            let ratio = ours / theirs.max(f64::MIN_POSITIVE);
+            let better = if (ratio < 1.0) == less_is_better { "better" } else { "worse" };
+            let verdict = if (0.98..=1.02).contains(&ratio) { "same" } else { better };
+            println!("{label:21}  {theirs:>width$.0}  {ours:>width$.0}  {ratio:.2} ({verdict})");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The host: finds what a boot needs, boots, listens, judges.
+
+mod apt;
+mod assets;
+mod cache;
+mod cli;
+mod command;
+mod console;
+mod demo;
+mod initramfs;
+mod kernel;
+mod kernel_build;
+mod libraries;
+mod progress;
+mod programs;
+mod qemu;
+mod runner;
+mod sources;
+mod suite;
+mod table;
+
+use std::process::ExitCode;
+
+pub fn main() -> ExitCode {
+    cli::main()
+}

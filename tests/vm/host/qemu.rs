@@ -1,0 +1,107 @@
+//! Finds a QEMU that shares virtual time fairly, and builds its command line.
+
+use super::cache::Cache;
+use super::programs::{self, Program};
+use super::{command, progress};
+use crate::protocol::Mode;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// From here on the virtual CPUs share one instruction budget; before, one could starve another for tens of milliseconds.
+const VERSION_MIN: (u32, u32) = (8, 1);
+const NAME: &str = "qemu-system-x86_64";
+const MEMORY: &str = "2G";
+
+pub enum Qemu {
+    /// The machine's own.
+    Own(PathBuf),
+    /// Unpacked from Debian's packages.
+    Private(Program),
+}
+
+/// One machine to start.
+pub struct Machine<'a> {
+    pub kernel: &'a Path,
+    pub initramfs: &'a Path,
+    pub cpus: u32,
+    pub mode: Mode,
+    /// Kernel arguments beyond those every boot needs.
+    pub arguments: &'a str,
+    /// Receives what the kernel prints.
+    pub console: &'a Path,
+}
+
+impl Qemu {
+    pub fn find(cache: &Cache) -> Result<Qemu> {
+        if let Some(path) = command::find(NAME) {
+            let answer = command::output(Command::new(&path).arg("--version")).unwrap_or_default();
+            match parse_version(&answer) {
+                Some(version) if version >= VERSION_MIN => return Ok(Qemu::Own(path)),
+                _ if cache.existing(programs::QEMU.item).is_none() => progress::line(&format!(
+                    "{} is older than {}.{}: a newer one is kept in the cache",
+                    path.display(),
+                    VERSION_MIN.0,
+                    VERSION_MIN.1
+                )),
+                _ => {}
+            }
+        }
+        Ok(Qemu::Private(programs::QEMU.get(cache)?))
+    }
+
+    /// The command that boots a machine: messages on its standard output, the console in a file.
+    pub fn boot(&self, machine: &Machine) -> Command {
+        let mut command = self.command();
+        match machine.mode {
+            Mode::Fast => command.args(["-accel", "tcg,thread=multi"]),
+            Mode::Exact => {
+                let clock = ["-icount", "shift=0,sleep=off", "-rtc", "base=utc,clock=vm"];
+                command.args(["-accel", "tcg,thread=single"]).args(clock)
+            }
+        };
+        command.args(["-cpu", "max", "-smp", &machine.cpus.to_string(), "-m", MEMORY]);
+        command.args(["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
+        command.arg("-serial").arg(prefixed("file:", machine.console)).args(["-serial", "stdio"]);
+        command.arg("-kernel").arg(machine.kernel).arg("-initrd").arg(machine.initramfs);
+        command.arg("-append").arg(kernel_arguments(machine));
+        command
+    }
+
+    fn command(&self) -> Command {
+        match self {
+            Qemu::Own(path) => Command::new(path),
+            Qemu::Private(program) => {
+                let mut command = program.command();
+                for folder in ["usr/share/qemu", "usr/share/seabios"] {
+                    command.arg("-L").arg(program.root.join(folder));
+                }
+                command
+            }
+        }
+    }
+}
+
+fn kernel_arguments(machine: &Machine) -> String {
+    // Warnings must reach the console, where they fail a scenario; boot chatter must not, it costs a second.
+    let always = "console=ttyS0 panic=-1 loglevel=5 rdinit=/init";
+    let metronome = match machine.mode {
+        Mode::Fast => "",
+        // Leaves the real-time clock to the metronome (guest/metronome.rs).
+        Mode::Exact => " initcall_blacklist=cmos_init",
+    };
+    format!("{always}{metronome} {}", machine.arguments)
+}
+
+fn prefixed(prefix: &str, path: &Path) -> std::ffi::OsString {
+    let mut text = std::ffi::OsString::from(prefix);
+    text.push(path);
+    text
+}
+
+/// "QEMU emulator version 10.0.13 (…)"
+fn parse_version(answer: &str) -> Option<(u32, u32)> {
+    let number = answer.split("version ").nth(1)?.split([' ', '\n', '(']).next()?;
+    let mut parts = number.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}

@@ -1,0 +1,235 @@
+//! One boot from start to verdict.
+
+use super::assets::Assets;
+use super::console::Console;
+use super::kernel::Kernel;
+use super::qemu::Machine;
+use super::{command, progress};
+use crate::protocol::{Message, Mode, Orders};
+use crate::scenario::{Expect, Scenario};
+use anyhow::{Context, Result};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// How a boot ended. Only the guest can fail; dying and being late are told apart from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Passed,
+    /// The guest said so, or its kernel complained.
+    Failed(String),
+    /// QEMU ended without a verdict.
+    GuestDied(String),
+    /// We ended it.
+    TimedOut(String),
+    Interrupted,
+}
+
+pub struct Boot<'a> {
+    pub assets: &'a Assets,
+    pub kernel: &'a Kernel,
+    pub scenario: &'a Scenario,
+    pub cpus: u32,
+    pub mode: Mode,
+}
+
+/// What to do with messages that are neither progress nor verdict.
+pub type Listener<'a> = dyn FnMut(&Message) + 'a;
+
+const GLANCE: Duration = Duration::from_millis(200);
+/// From verdict to power off; later messages of the kernel would be lost.
+const FAREWELL: Duration = Duration::from_secs(10);
+/// Exact mode takes about 4 s of the host for each of the guest; a busy host may double that.
+const EXACT_FACTOR: u32 = 6;
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Ctrl-C ends the boot in progress, not the report of what was found until then.
+pub fn catch_interrupts() {
+    extern "C" fn note(_: libc::c_int) {
+        INTERRUPTED.store(true, Ordering::Relaxed);
+    }
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler only stores a flag.
+        unsafe { libc::signal(signal, note as *const () as libc::sighandler_t) };
+    }
+}
+
+/// Whether a signal asked for the end.
+pub fn was_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+impl Boot<'_> {
+    pub fn console_path(&self) -> PathBuf {
+        self.assets.logs.join(format!("{}-{}.console.log", self.scenario.name, self.kernel.name))
+    }
+
+    /// Boots, listens until the end, and judges.
+    pub fn run(&self, listener: &mut Listener) -> Result<Outcome> {
+        let console_path = self.console_path();
+        let complaints_path = console_path.with_extension("qemu");
+        let mut guest = self.start(&console_path, &complaints_path)?;
+        let start = Instant::now();
+        let heard = self.listen(&guest, start, listener);
+        guest.end(matches!(heard, Heard::Verdict(_)));
+        progress::clear();
+        let complaints = fs::read_to_string(&complaints_path).unwrap_or_default();
+        let _ = fs::remove_file(&complaints_path);
+        let console = Console::read(&console_path);
+        Ok(match heard {
+            Heard::Verdict(Message::Fail { reason }) => Outcome::Failed(reason),
+            Heard::Verdict(_) => match console.trouble() {
+                Some(line) => Outcome::Failed(format!("passed, but the kernel complained: {line}")),
+                None => Outcome::Passed,
+            },
+            Heard::End if complaints.trim().is_empty() => Outcome::GuestDied(console.last_words()),
+            Heard::End => Outcome::GuestDied(format!("QEMU: {}", command::last_lines(&complaints, 3))),
+            Heard::TooLate(doing) => {
+                let reason = format!("killed after {} s; last heard: {doing}", start.elapsed().as_secs());
+                Outcome::TimedOut(match console.trouble() {
+                    Some(line) => format!("{reason}; the kernel complained: {line}"),
+                    None => reason,
+                })
+            }
+            Heard::Interrupt => Outcome::Interrupted,
+        })
+    }
+
+    fn start(&self, console: &std::path::Path, complaints: &std::path::Path) -> Result<RunningGuest> {
+        let orders = Orders {
+            scenario: self.scenario.name.into(),
+            mode: self.mode,
+            scheduler: self.assets.scheduler_name()?,
+        };
+        let initramfs = self.assets.initramfs(self.scenario.stress_ng)?;
+        let mut command = self.assets.qemu.boot(&Machine {
+            kernel: &self.kernel.image,
+            initramfs: &initramfs,
+            cpus: self.cpus,
+            mode: self.mode,
+            arguments: &orders.to_arguments(),
+            console,
+        });
+        let complaints = File::create(complaints).context("creating a file for QEMU's complaints")?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(complaints);
+        // SAFETY: only a system call between fork and exec. A harness that is killed takes its guest along.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
+        let mut child = command.spawn().with_context(|| format!("starting {}", command::describe(&command)))?;
+        let output = child.stdout.take().context("QEMU's output is piped")?;
+        let (sender, messages) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                // A line cut off by a dying guest is no message.
+                if let Ok(message) = serde_json::from_slice(line.trim_ascii())
+                    && sender.send(message).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Ok(RunningGuest { child, messages })
+    }
+
+    fn listen(&self, guest: &RunningGuest, start: Instant, listener: &mut Listener) -> Heard {
+        let factor = if self.mode == Mode::Exact { EXACT_FACTOR } else { 1 };
+        let limit = Duration::from_secs(self.scenario.limit_s) * factor;
+        let mut doing = "booting".to_string();
+        loop {
+            progress::show(&format!("{} {}", self.kernel.name, self.scenario.name), start.elapsed(), &doing);
+            if was_interrupted() {
+                return Heard::Interrupt;
+            }
+            if start.elapsed() > limit {
+                return Heard::TooLate(doing);
+            }
+            match guest.messages.recv_timeout(GLANCE) {
+                Ok(verdict @ (Message::Pass | Message::Fail { .. })) => return Heard::Verdict(verdict),
+                Ok(Message::Progress { text }) => doing = text,
+                Ok(message) => {
+                    if let Message::Hello { .. } = message {
+                        doing = "the guest is up".into();
+                    }
+                    listener(&message);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Heard::End,
+            }
+        }
+    }
+}
+
+enum Heard {
+    Verdict(Message),
+    End,
+    TooLate(String),
+    Interrupt,
+}
+
+struct RunningGuest {
+    child: Child,
+    messages: Receiver<Message>,
+}
+
+impl RunningGuest {
+    /// Waits for a guest that said goodbye, kills any other.
+    fn end(&mut self, goodbye: bool) {
+        let start = Instant::now();
+        while goodbye && start.elapsed() < FAREWELL {
+            match self.child.try_wait() {
+                Ok(None) => std::thread::sleep(GLANCE / 10),
+                _ => return,
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for RunningGuest {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Outcome {
+    /// In one word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Outcome::Passed => "passed",
+            Outcome::Failed(_) => "failed",
+            Outcome::GuestDied(_) => "guest died",
+            Outcome::TimedOut(_) => "timed out",
+            Outcome::Interrupted => "interrupted",
+        }
+    }
+
+    pub fn reason(&self) -> &str {
+        match self {
+            Outcome::Passed | Outcome::Interrupted => "",
+            Outcome::Failed(reason) | Outcome::GuestDied(reason) | Outcome::TimedOut(reason) => reason,
+        }
+    }
+
+    /// Whether this is what the scenario is meant to end in.
+    pub fn is_expected(&self, expect: Expect) -> bool {
+        match (self, expect) {
+            (Outcome::Passed, Expect::Pass) => true,
+            (Outcome::Failed(reason), Expect::Fail(parts)) => parts.iter().any(|part| reason.contains(part)),
+            (Outcome::GuestDied(_), Expect::Die) => true,
+            (Outcome::TimedOut(_), Expect::TimeOut) => true,
+            _ => false,
+        }
+    }
+}

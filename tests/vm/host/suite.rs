@@ -1,0 +1,85 @@
+//! Runs scenarios on kernels, one boot each.
+
+use super::assets::Assets;
+use super::cli::SuiteArguments;
+use super::kernel::{self, Kernel};
+use super::runner::{Boot, Outcome};
+use super::table::{self, Row};
+use super::progress;
+use crate::protocol::Message;
+use crate::scenario::{self, Scenario};
+use anyhow::{Result, bail};
+use std::time::Instant;
+
+/// Whether everything passed; errors are about the set-up, never about a scenario.
+pub fn run(arguments: &SuiteArguments) -> Result<bool> {
+    if arguments.list {
+        list();
+        return Ok(true);
+    }
+    let scenarios = choose(&arguments.only)?;
+    let assets = Assets::find(arguments.scheduler.as_deref())?;
+    let kernels = kernels(&assets, arguments)?;
+    let mut rows = Vec::new();
+    'all: for kernel in &kernels {
+        for &scenario in &scenarios {
+            let row = run_one(&assets, kernel, scenario, arguments)?;
+            let interrupted = row.outcome == Outcome::Interrupted;
+            rows.push(row);
+            if interrupted {
+                break 'all;
+            }
+        }
+    }
+    table::print(&rows);
+    Ok(rows.iter().all(Row::passed))
+}
+
+fn run_one(assets: &Assets, kernel: &Kernel, scenario: &'static Scenario, arguments: &SuiteArguments) -> Result<Row> {
+    progress::line(&format!("{} {}: starting", kernel.name, scenario.name));
+    let boot = Boot {
+        assets,
+        kernel,
+        scenario,
+        cpus: scenario.cpus.unwrap_or(arguments.cpus),
+        mode: arguments.mode,
+    };
+    let start = Instant::now();
+    let outcome = boot.run(&mut |message| match message {
+        Message::Note { text } => progress::line(&format!("    {text}")),
+        Message::Metric { name, value } => progress::line(&format!("    {name} = {value}")),
+        Message::Telemetry { line } => progress::line(&format!("    | {line}")),
+        _ => {}
+    })?;
+    let row = Row { kernel: kernel.name.clone(), scenario, outcome, took: start.elapsed() };
+    progress::line(&format!("{} {}: {} in {} s", row.kernel, scenario.name, row.verdict(), row.took.as_secs()));
+    if !row.passed() {
+        progress::line(&format!("    {}", row.outcome.reason()));
+        progress::line(&format!("    console: {}", boot.console_path().display()));
+    }
+    Ok(row)
+}
+
+fn kernels(assets: &Assets, arguments: &SuiteArguments) -> Result<Vec<Kernel>> {
+    if !arguments.kernel.is_empty() {
+        return arguments.kernel.iter().map(|path| kernel::of_user(path)).collect();
+    }
+    arguments.series.iter().map(|series| kernel::of_series(assets, series)).collect()
+}
+
+fn choose(only: &[String]) -> Result<Vec<&'static Scenario>> {
+    if let Some(unknown) = only.iter().find(|name| scenario::find(name).is_none()) {
+        bail!("there is no scenario named {unknown}: --list names them");
+    }
+    if only.is_empty() {
+        return Ok(scenario::suite().collect());
+    }
+    Ok(only.iter().filter_map(|name| scenario::find(name)).collect())
+}
+
+fn list() {
+    let width = scenario::suite().map(|scenario| scenario.name.len()).max().unwrap_or(0);
+    for scenario in scenario::suite() {
+        println!("{:width$}  {}", scenario.name, scenario.about);
+    }
+}

@@ -1,0 +1,47 @@
+//! The result of a suite as a table.
+
+use super::runner::Outcome;
+use crate::scenario::Scenario;
+use std::time::Duration;
+
+/// One boot and what became of it.
+pub struct Row {
+    pub kernel: String,
+    pub scenario: &'static Scenario,
+    pub outcome: Outcome,
+    pub took: Duration,
+}
+
+impl Row {
+    pub fn passed(&self) -> bool {
+        self.outcome.is_expected(self.scenario.expect)
+    }
+
+    /// The outcome in words: an expected failure is a pass, and says of what kind.
+    pub fn verdict(&self) -> String {
+        match (self.passed(), &self.outcome) {
+            (true, Outcome::Passed) => "passed".into(),
+            (true, outcome) => format!("passed ({}, as it must)", outcome.name()),
+            (false, Outcome::Passed) => "FAILED (passed, and must not)".into(),
+            (false, outcome) => format!("FAILED ({})", outcome.name()),
+        }
+    }
+}
+
+/// Prints the table, the reasons of what went wrong, and the count that continuous integration reads.
+pub fn print(rows: &[Row]) {
+    let width = |of: fn(&Row) -> usize, title: &str| rows.iter().map(of).max().unwrap_or(0).max(title.len());
+    let kernels = width(|row| row.kernel.len(), "kernel");
+    let scenarios = width(|row| row.scenario.name.len(), "scenario");
+    let verdicts = width(|row| row.verdict().len(), "outcome");
+    println!("\n{:kernels$}  {:scenarios$}  {:verdicts$}  seconds", "kernel", "scenario", "outcome");
+    for row in rows {
+        let Row { kernel, scenario, took, .. } = row;
+        println!("{kernel:kernels$}  {:scenarios$}  {:verdicts$}  {:7}", scenario.name, row.verdict(), took.as_secs());
+    }
+    for row in rows.iter().filter(|row| !row.passed()) {
+        println!("\n{} on {}: {}: {}", row.scenario.name, row.kernel, row.outcome.name(), row.outcome.reason());
+    }
+    let passed = rows.iter().filter(|row| row.passed()).count();
+    println!("\n{passed} passed, {} failed", rows.len() - passed);
+}

@@ -1,0 +1,77 @@
+//! What host and guest say to each other.
+//!
+//! Down goes one thing, the orders, as kernel command line arguments: they need no device and cannot arrive late.
+//! Up come messages, one JSON object a line, over the second serial port, so that kernel text on the first can never
+//! be mistaken for a verdict.
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+/// The serial port of the guest that carries messages; the first one is the kernel's console.
+pub const GUEST_PORT: &str = "/dev/ttyS1";
+
+/// One line from the guest to the host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Message {
+    /// The agent runs; nothing before this point is the scenario's fault.
+    Hello { kernel: String, cpus: usize },
+    /// What is going on now: shown while it lasts, quoted when it never ends.
+    Progress { text: String },
+    /// Worth keeping: printed on a line of its own.
+    Note { text: String },
+    /// A measured value for the host's tables.
+    Metric { name: String, value: f64 },
+    /// A line that the scheduler printed.
+    Telemetry { line: String },
+    /// The verdicts. A guest that ends without one has died.
+    Pass,
+    Fail { reason: String },
+}
+
+/// How time passes in the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mode {
+    /// Each virtual CPU is a thread of the host: quick, but its clock is the host's.
+    Fast,
+    /// Virtual time counts instructions: slow, and the same numbers on every machine.
+    Exact,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Fast => "fast",
+            Mode::Exact => "exact",
+        }
+    }
+}
+
+/// What one boot is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orders {
+    pub scenario: String,
+    pub mode: Mode,
+    /// File name of the scheduler in the guest's `/bin`.
+    pub scheduler: String,
+}
+
+impl Orders {
+    pub fn to_arguments(&self) -> String {
+        format!("vm.scenario={} vm.mode={} vm.scheduler={}", self.scenario, self.mode.name(), self.scheduler)
+    }
+
+    /// Reads the orders back out of `/proc/cmdline`.
+    pub fn from_command_line(line: &str) -> Result<Orders> {
+        let value = |key: &str| {
+            line.split_whitespace()
+                .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+                .with_context(|| format!("the kernel command line has no {key}="))
+        };
+        let mode = match value("vm.mode")? {
+            "exact" => Mode::Exact,
+            _ => Mode::Fast,
+        };
+        Ok(Orders { scenario: value("vm.scenario")?.into(), mode, scheduler: value("vm.scheduler")?.into() })
+    }
+}

@@ -1,0 +1,39 @@
+//! Coming and going.
+
+use crate::guest::scheduler::Scheduler;
+use crate::guest::{Guest, kernel, report};
+use crate::scenario::{Expect, Scenario};
+use anyhow::{Context, Result};
+use std::time::Duration;
+
+/// Decides whether a kernel is good for anything; run once for each kernel that is fetched.
+pub const KERNEL_CHECK: Scenario = Scenario {
+    name: "kernel-check",
+    about: "load the scheduler once",
+    cpus: None,
+    limit_s: 60,
+    expect: Expect::Pass,
+    stress_ng: false,
+    run: |guest| Scheduler::start(guest, &[])?.finish().map(drop),
+};
+
+pub const ALL: &[Scenario] = &[Scenario {
+    name: "reload",
+    about: "load and unload ten times; each time the kernel runs under us, then by itself, and we exit with 0",
+    cpus: None,
+    limit_s: 90,
+    expect: Expect::Pass,
+    stress_ng: false,
+    run: reload,
+}];
+
+fn reload(guest: &Guest) -> Result<()> {
+    for round in 1..=10 {
+        report::progress(format!("round {round} of 10"));
+        kernel::wait_for_state("disabled", Duration::from_secs(5))?;
+        Scheduler::start(guest, &[])
+            .and_then(Scheduler::finish)
+            .with_context(|| format!("in round {round} of 10"))?;
+    }
+    Ok(())
+}
