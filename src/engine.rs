@@ -75,13 +75,20 @@ pub struct Knobs {
     pub slice: Span,
     /// Shortest time slice, for tasks that others wait behind.
     pub slice_min: Span,
+    /// Send a task that may run on one CPU only to that CPU's own queue. Off, it competes in the
+    /// shared queue by its key, and other CPUs step over it.
+    pub percpu_local: bool,
 }
 
 impl Default for Knobs {
     /// 4 ms is one tick of a kernel with HZ=250: the kernel enforces a slice at ticks only, so a
     /// shorter one is no shorter there. 1 ms is the parent project's smallest slice.
     fn default() -> Self {
-        Knobs { slice: Span::from_millis(4), slice_min: Span::from_millis(1) }
+        Knobs {
+            slice: Span::from_millis(4),
+            slice_min: Span::from_millis(1),
+            percpu_local: false,
+        }
     }
 }
 

@@ -12,6 +12,7 @@ pub use pandemonium::Pandemonium;
 pub use reference::{Dropping, Fifo, Order, Reference, Vruntime};
 pub use scaling::Scaling;
 
+use crate::engine::Knobs;
 use crate::runqueue::Slot;
 use crate::table::TaskTable;
 use crate::task::{Dispatch, Placement};
@@ -23,18 +24,22 @@ use crate::time::{Span, Vtime};
 pub const TASKS_MAX: u32 = 131_072;
 
 /// Takes `slot` out of the table and turns its arrival into a decision: wherever a CPU is free,
-/// close to where the task ran.
+/// close to where the task ran, unless the knobs say that it belongs to one CPU.
 fn dispatch<T: Clone + Default>(
     table: &mut TaskTable<T>,
     slot: Slot,
+    knobs: &Knobs,
     slice: Span,
     vtime: Vtime,
 ) -> Dispatch {
     let arrival = table.leave(slot);
+    let bound = knobs.percpu_local && arrival.cpus_allowed == 1;
+    let placement =
+        if bound { Placement::Cpu(arrival.cpu) } else { Placement::Any { near: arrival.cpu } };
     Dispatch {
         pid: arrival.pid,
         ticket: arrival.ticket,
-        placement: Placement::Any { near: arrival.cpu },
+        placement,
         slice,
         vtime,
         preempt: false,

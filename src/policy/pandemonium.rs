@@ -131,7 +131,7 @@ impl Policy for Pandemonium {
         self.clock = self.clock.max(task.vruntime.min(self.clock.after(self.knobs.slice)));
         self.counters.by_tier[tier.index()] += 1;
         let slice = self.slice(tier);
-        Some(dispatch(&mut self.table, slot, slice, deadline))
+        Some(dispatch(&mut self.table, slot, &self.knobs, slice, deadline))
     }
 
     fn on_refused(&mut self, dispatch: Dispatch) {

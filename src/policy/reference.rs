@@ -70,7 +70,7 @@ impl<O: Order> Policy for Reference<O> {
         let (slot, key) = self.queue.pop()?;
         self.order.dispatched(key);
         self.counters.by_tier[Tier::default().index()] += 1;
-        Some(dispatch(&mut self.table, slot, self.knobs.slice, key))
+        Some(dispatch(&mut self.table, slot, &self.knobs, self.knobs.slice, key))
     }
 
     fn on_refused(&mut self, dispatch: Dispatch) {

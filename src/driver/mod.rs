@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The only code that meets kernel, clock, files and other processes.
+//!
+//! Two processes share the work. The *worker* ([`worker`]) schedules: one thread that never
+//! touches a file, a terminal or a lock once it has begun. The *supervisor* ([`supervisor`])
+//! starts it, starts it again when the kernel asks for that, prints, serves statistics and waits
+//! for signals. They share one page-locked piece of memory ([`shared`]) and nothing else. So
+//! nothing that the supervisor does, or waits for, can hold up scheduling; and the worker may
+//! leave with its memory locked and `mmap` forbidden, since a restart is a fresh process.
+
+pub mod backend;
+mod cli;
+mod failure;
+mod preflight;
+mod shared;
+mod stats;
+mod supervisor;
+mod telemetry;
+mod worker;
+
+use clap::Parser;
+use cli::Options;
+use failure::Failure;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Runs the program that the command line asks for.
+pub fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("error: this is a bug in scx_pandemonium_user, please report it: {panic}");
+    }));
+    let options = Options::parse();
+    let outcome = match run(&options) {
+        Ok(code) => return code,
+        Err(failure) => failure,
+    };
+    eprintln!("error: {outcome}");
+    outcome.exit_code()
+}
+
+fn run(options: &Options) -> Result<ExitCode, Failure> {
+    options.check()?;
+    if let Some(fd) = shared::inherited() {
+        return worker::run(options, fd);
+    }
+    if options.version {
+        println!("{}", cli::version());
+    } else if options.help_stats {
+        stats::describe(&mut std::io::stdout()).map_err(Failure::internal)?;
+    } else if let Some(seconds) = options.monitor {
+        stats::monitor(Duration::from_secs_f64(seconds)).map_err(Failure::internal)?;
+    } else {
+        return supervisor::run(options);
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The process that schedules: one thread, one loop, no file, terminal, lock or allocation in it.
+
+use super::backend::{BackendSetup, End, KernelPort};
+use super::cli::{Options, PolicyName};
+use super::failure::Failure;
+use super::shared::{Numbers, Shared};
+use scx_pandemonium_user::engine::{Limits, Policy, Port, Round, round};
+use scx_pandemonium_user::policy::{Dropping, Fifo, Pandemonium, Vruntime};
+use scx_pandemonium_user::time::{Span, Stamp};
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+use std::process::ExitCode;
+
+/// Exit code by which a worker asks to be started again.
+pub const RESTART: u8 = 80;
+/// How often the numbers are renewed that cost a system call, and peaks are closed.
+const SECOND: Span = Span::from_millis(1_000);
+/// Stack that is touched before the first round, so that no later call faults.
+const STACK_TOUCHED: usize = 256 * 1024;
+
+/// Schedules until a signal or the kernel ends it.
+pub fn run(options: &Options, fd: RawFd) -> Result<ExitCode, Failure> {
+    die_with_parent();
+    let shared = Shared::adopt(fd)?;
+    let cpus = options.nr_cpus.unwrap_or_else(|| *scx_utils::NR_CPU_IDS as u32);
+    let names = options.compositors();
+    match options.policy {
+        PolicyName::Pandemonium => schedule(options, &shared, Pandemonium::new(cpus, &names)),
+        PolicyName::Fifo => schedule(options, &shared, Fifo::new()),
+        PolicyName::Vruntime => schedule(options, &shared, Vruntime::new()),
+        PolicyName::Dropping => {
+            schedule(options, &shared, Dropping::new(Pandemonium::new(cpus, &names)))
+        }
+    }
+}
+
+fn schedule<Q: Policy>(
+    options: &Options,
+    shared: &Shared,
+    mut policy: Q,
+) -> Result<ExitCode, Failure> {
+    policy.apply(&options.knobs());
+    shared.take().for_each(|memo| policy.import(memo));
+    quiet_libbpf(options.verbose);
+    let setup = BackendSetup {
+        builtin_idle: !options.full_user,
+        partial: options.partial,
+        numa_local: options.numa_local,
+        exit_dump_len: options.exit_dump_len,
+        slice_ns: options.knobs().slice_min.as_nanos(),
+    };
+    let mut open_object = MaybeUninit::uninit();
+    let libbpf_options = options.libbpf.clone().into_bpf_open_opts();
+    let mut port = KernelPort::load(&mut open_object, libbpf_options, &setup, options.verbose)?;
+    rounds(&mut port, &mut policy, shared);
+    shared.keep(|keep| policy.export(keep));
+    match port.unload() {
+        End::Signal => Ok(ExitCode::SUCCESS),
+        End::Restart(_) => Ok(ExitCode::from(RESTART)),
+        End::Ejected(reason) => Err(Failure::Ejected(reason)),
+    }
+}
+
+/// The loop.
+fn rounds<Q: Policy>(port: &mut KernelPort, policy: &mut Q, shared: &Shared) {
+    touch_stack();
+    let mut books = Books::open(shared, now());
+    while !port.ended() {
+        let now = now();
+        port.look();
+        let waited = policy.oldest_wait(now);
+        let done = round(now, port, policy, Limits::KERNEL);
+        books.enter(now, &done, waited);
+        books.publish(now, port, policy, shared);
+        port.rest(done.pending);
+    }
+}
+
+/// Counts over the life of this worker, on top of what earlier workers had counted.
+struct Books {
+    before: Numbers,
+    total: Numbers,
+    renewed: Stamp,
+    ring_peak: u64,
+    wait_peak: Span,
+    usage_at_start: Usage,
+}
+
+impl Books {
+    fn open(shared: &Shared, now: Stamp) -> Books {
+        let before = shared.board.read();
+        Books {
+            before,
+            total: before,
+            renewed: now,
+            ring_peak: 0,
+            wait_peak: Span::ZERO,
+            usage_at_start: Usage::now(),
+        }
+    }
+
+    fn enter(&mut self, now: Stamp, done: &Round, waited: Span) {
+        self.total.last_round_ns = now.as_nanos();
+        self.total.rounds += 1;
+        self.total.user_dispatches += done.sent as u64;
+        self.total.refused += done.refused as u64;
+        self.total.waiting = done.pending as u64;
+        self.ring_peak = self.ring_peak.max(done.received as u64);
+        self.wait_peak = self.wait_peak.max(waited);
+    }
+
+    fn publish<Q: Policy>(
+        &mut self,
+        now: Stamp,
+        port: &mut KernelPort,
+        policy: &Q,
+        shared: &Shared,
+    ) {
+        let (before, total) = (&self.before, &mut self.total);
+        let kernel = port.counters();
+        total.kernel_dispatches = before.kernel_dispatches + kernel.dispatches;
+        total.cancelled = before.cancelled + kernel.cancelled;
+        total.bounced = before.bounced + kernel.bounced;
+        total.congested = before.congested + kernel.congested;
+        total.malformed = before.malformed + port.malformed;
+        let counters = policy.counters();
+        total.wakeups = before.wakeups + counters.wakeups;
+        total.requeues = before.requeues + counters.requeues;
+        total.rescues = before.rescues + counters.rescues;
+        total.batch = before.batch + counters.by_tier[0];
+        total.interactive = before.interactive + counters.by_tier[1];
+        total.lat_critical = before.lat_critical + counters.by_tier[2];
+        total.cpus = port.view().cpus as u64;
+        total.running = port.view().running as u64;
+        if now.since(self.renewed) >= SECOND {
+            self.renew(now);
+        }
+        shared.board.write(&self.total);
+    }
+
+    fn renew(&mut self, now: Stamp) {
+        self.renewed = now;
+        self.total.ring_peak = std::mem::take(&mut self.ring_peak);
+        self.total.wait_peak_ns = std::mem::take(&mut self.wait_peak).as_nanos();
+        let (used, start) = (Usage::now(), &self.usage_at_start);
+        self.total.faults_minor =
+            self.before.faults_minor + used.faults_minor.saturating_sub(start.faults_minor);
+        self.total.faults_major =
+            self.before.faults_major + used.faults_major.saturating_sub(start.faults_major);
+        self.total.cpu_ns = self.before.cpu_ns + used.cpu_ns.saturating_sub(start.cpu_ns);
+    }
+}
+
+/// What this process has used so far.
+#[derive(Clone, Copy, Debug)]
+struct Usage {
+    faults_minor: u64,
+    faults_major: u64,
+    cpu_ns: u64,
+}
+
+impl Usage {
+    fn now() -> Usage {
+        // SAFETY: getrusage writes only into `usage`, and all-zero is a valid value of it.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+            usage
+        };
+        let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1_000;
+        Usage {
+            faults_minor: usage.ru_minflt as u64,
+            faults_major: usage.ru_majflt as u64,
+            cpu_ns: ns(usage.ru_utime) + ns(usage.ru_stime),
+        }
+    }
+}
+
+/// The monotonic clock. Answered by the vDSO, without a system call.
+pub fn now() -> Stamp {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime writes only into `time`.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    Stamp::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// A scheduler without its supervisor would have nobody to end it.
+fn die_with_parent() {
+    // SAFETY: a plain system call.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+}
+
+/// Grows the stack to its working size once, while page faults are harmless.
+#[inline(never)]
+fn touch_stack() {
+    let mut stack = [0u8; STACK_TOUCHED];
+    for page in stack.chunks_mut(4096) {
+        std::hint::black_box(&mut page[0]);
+    }
+    std::hint::black_box(&mut stack);
+}
+
+/// libbpf explains a refusal over many lines; they are for `--verbose`. The reason in one
+/// sentence comes back as the error of the call.
+fn quiet_libbpf(verbose: bool) {
+    let level = libbpf_rs::PrintLevel::Debug;
+    libbpf_rs::set_print(Some((level, if verbose { say } else { ignore })));
+}
+
+fn say(_level: libbpf_rs::PrintLevel, text: String) {
+    eprint!("{text}");
+}
+
+fn ignore(_level: libbpf_rs::PrintLevel, _text: String) {}
