@@ -3,6 +3,7 @@
 //! PID 1 only reaps orphans and turns the machine off. The agent is its child, so that a scenario's own children are
 //! the agent's to wait for, and an agent that crashes is told from a kernel that died.
 
+mod autopsy;
 mod boot;
 pub mod kernel;
 pub mod load;

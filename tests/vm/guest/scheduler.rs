@@ -1,7 +1,7 @@
 //! The scheduler under test: started, watched, stopped, and judged by what it leaves behind.
 
 use super::statistics::Statistics;
-use super::{Guest, kernel, report};
+use super::{Guest, autopsy, kernel, report};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 const LOAD_LIMIT: Duration = Duration::from_secs(25);
 /// From signal to exit; unloading waits for RCU and for every task to change class.
 pub const STOP_LIMIT: Duration = Duration::from_secs(5);
+/// The reader threads get the last lines after the process is gone.
+const LAST_WORDS_LIMIT: Duration = Duration::from_secs(2);
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// The file name of our own program, to which the full contract applies; a stand-in owes only the basics.
@@ -151,13 +153,16 @@ impl Scheduler {
     pub fn wait_for_end(&mut self, limit: Duration) -> Result<Ended> {
         match wait_with_limit(&mut self.child, limit)? {
             Some(status) => Ok(Ended { status, output: self.rest_of_output() }),
-            None => bail!("the scheduler is still there after {} s", limit.as_secs()),
+            None => {
+                autopsy::log_threads(self.pid());
+                bail!("the scheduler is still there after {} s (its threads are in the console log)", limit.as_secs())
+            }
         }
     }
 
-    /// After the end the streams close, and so does the channel.
+    /// After the end the streams close, and so does the channel; unless something it started lives on with them.
     fn rest_of_output(&self) -> Vec<String> {
-        self.output.iter().collect()
+        std::iter::from_fn(|| self.output.recv_timeout(LAST_WORDS_LIMIT).ok()).collect()
     }
 }
 

@@ -18,8 +18,8 @@ const FLAVOUR: &str = "-cloud-amd64";
 /// Both kinds of package carry the same kernel, signed and unsigned; not every suite has both.
 const PACKAGES: [&str; 2] = ["linux-binary-", "linux-binary-unsigned-"];
 const OPTIONS: [&str; 2] = ["CONFIG_SCHED_CLASS_EXT=y", "CONFIG_DEBUG_INFO_BTF=y"];
-/// What every loader says when the types of the kernel's own functions are malformed.
-const BTF_REFUSALS: [&str; 2] = ["BTF", "kfunc"];
+/// What every loader names when the types of the kernel's own functions are malformed.
+const BTF_REFUSAL: &str = "BTF";
 
 /// A kernel to boot.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ fn check(assets: &Assets, release: &str) -> Result<Verdict> {
             write_verdict(&record, GOOD)?;
             Ok(Verdict::Good(kernel))
         }
-        Outcome::Failed(reason) if BTF_REFUSALS.iter().all(|word| reason.contains(word)) => {
+        Outcome::Failed(reason) if reason.contains(BTF_REFUSAL) => {
             remember(&record, "its BTF refuses sched_ext schedulers".into())
         }
         Outcome::Interrupted => bail!("interrupted"),
