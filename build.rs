@@ -12,16 +12,12 @@ use std::process::{Command, exit};
 
 /// The oldest clang that compiles the backend: it needs `-mcpu=v4`.
 const CLANG_OLDEST: u32 = 18;
-/// Versioned names to look for, newest first, when plain `clang` is missing or too old.
-const CLANG_NEWEST: u32 = 30;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
-    match find_clang() {
-        // SAFETY: a build script has one thread at this point.
-        Ok(clang) => unsafe { env::set_var("BPF_CLANG", clang) },
-        Err(sentence) => fail(&sentence),
+    if let Err(sentence) = check_clang() {
+        fail(&sentence);
     }
     if let Err(error) = build_backend() {
         fail(&format!("cannot build the BPF backend: {error:#}"));
@@ -40,39 +36,21 @@ fn build_backend() -> anyhow::Result<()> {
     scx_rustland_core::RustLandBuilder::new()?.build()
 }
 
-/// `$BPF_CLANG` if set, else plain `clang`, else the newest `clang-N`.
-fn find_clang() -> Result<String, String> {
-    if let Ok(named) = env::var("BPF_CLANG") {
-        return match clang_version(&named) {
-            Some(version) if version >= CLANG_OLDEST => Ok(named),
-            Some(version) => Err(too_old(&named, version)),
-            None => Err(format!(
-                "BPF_CLANG names {named:?}, which does not run: install the package clang-19 (or \
-                 any clang from {CLANG_OLDEST} on) and set BPF_CLANG to it"
-            )),
-        };
+/// Checks the compiler before anything fails in a less friendly way. `.cargo/config.toml` sets
+/// `BPF_CLANG` to a script that looks for a versioned name too.
+fn check_clang() -> Result<(), String> {
+    let name = env::var("BPF_CLANG").unwrap_or_else(|_| "clang".into());
+    match clang_version(&name) {
+        Some(version) if version >= CLANG_OLDEST => Ok(()),
+        Some(version) => Err(format!(
+            "{name} is version {version}, too old to compile the BPF backend: install the \
+             package clang-19, or any clang from {CLANG_OLDEST} on"
+        )),
+        None => Err(format!(
+            "{name} does not run: install the package clang-19, or any clang from \
+             {CLANG_OLDEST} on, to compile the BPF backend"
+        )),
     }
-    let plain = clang_version("clang");
-    if plain.is_some_and(|version| version >= CLANG_OLDEST) {
-        return Ok("clang".into());
-    }
-    let versioned = (CLANG_OLDEST..=CLANG_NEWEST).rev().map(|n| format!("clang-{n}"));
-    if let Some(found) = versioned.into_iter().find(|name| clang_version(name).is_some()) {
-        return Ok(found);
-    }
-    Err(match plain {
-        Some(version) => too_old("clang", version),
-        None => format!(
-            "clang is missing: install the package clang-19 (or any clang from {CLANG_OLDEST} on)"
-        ),
-    })
-}
-
-fn too_old(name: &str, version: u32) -> String {
-    format!(
-        "{name} is version {version}, too old to compile the BPF backend: install the package \
-         clang-19 (or any clang from {CLANG_OLDEST} on)"
-    )
 }
 
 /// The major version that `name --version` prints, or `None` when it does not run.
