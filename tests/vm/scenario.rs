@@ -14,8 +14,10 @@ pub struct Scenario {
     /// The boot is killed after so many seconds of the host in fast mode (about 8 go to the boot itself).
     pub limit_s: u64,
     pub expect: Expect,
-    /// Programs beyond busybox and the scheduler, which every boot carries.
+    /// Needs stress-ng beside busybox and the scheduler, which every boot carries.
     pub stress_ng: bool,
+    /// Says nothing about a kernel, so one kernel is enough.
+    pub once: bool,
     pub run: fn(&Guest) -> Result<()>,
 }
 
@@ -28,6 +30,18 @@ pub enum Expect {
     Die,
     TimeOut,
 }
+
+/// What most scenarios have in common; `const` definitions name only what differs.
+pub const USUAL: Scenario = Scenario {
+    name: "",
+    about: "",
+    cpus: None,
+    limit_s: 60,
+    expect: Expect::Pass,
+    stress_ng: false,
+    once: false,
+    run: |_| Ok(()),
+};
 
 /// Every scenario of the suite, cheapest proof first.
 pub fn suite() -> impl Iterator<Item = &'static Scenario> {

@@ -44,6 +44,14 @@ pub fn wait_for_state(wanted: &str, limit: Duration) -> Result<()> {
     }
 }
 
+/// Bytes that programs could still get.
+pub fn available_memory() -> Result<usize> {
+    let text = read("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("/proc/meminfo has no MemAvailable")?;
+    Ok(kib.trim().parse::<usize>().with_context(|| format!("reading {kib:?}"))? << 10)
+}
+
 /// Takes a CPU away or gives it back.
 pub fn set_online(cpu: usize, online: bool) -> Result<()> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");

@@ -10,6 +10,7 @@ pub mod load;
 pub mod memory;
 mod metronome;
 pub mod probe;
+pub mod quiet;
 pub mod report;
 pub mod scheduler;
 pub mod statistics;

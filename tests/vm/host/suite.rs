@@ -21,8 +21,8 @@ pub fn run(arguments: &SuiteArguments) -> Result<bool> {
     let assets = Assets::find(arguments.scheduler.as_deref())?;
     let kernels = kernels(&assets, arguments)?;
     let mut rows = Vec::new();
-    'all: for kernel in &kernels {
-        for &scenario in &scenarios {
+    'all: for (number, kernel) in kernels.iter().enumerate() {
+        for &scenario in scenarios.iter().filter(|scenario| number == 0 || !scenario.once) {
             let row = run_one(&assets, kernel, scenario, arguments)?;
             let interrupted = row.outcome == Outcome::Interrupted;
             rows.push(row);

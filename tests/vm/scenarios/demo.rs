@@ -2,8 +2,8 @@
 
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
-use crate::guest::{Guest, kernel, probe, report};
-use crate::scenario::{Expect, Scenario};
+use crate::guest::{Guest, kernel, probe, quiet, report};
+use crate::scenario::{Scenario, USUAL};
 use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
 
@@ -13,17 +13,15 @@ const SECONDS: u64 = 5;
 pub const DEMO: Scenario = Scenario {
     name: "demo",
     about: "the same load under the kernel's own scheduler and under ours",
-    cpus: None,
-    limit_s: 60,
-    expect: Expect::Pass,
-    stress_ng: false,
     run,
+    ..USUAL
 };
 
 fn run(guest: &Guest) -> Result<()> {
     let hogs = 2 * guest.cpus;
     report::note(format!("Linux {} is up. {hogs} tasks that never sleep run on {} CPUs;", kernel::release()?, guest.cpus));
     report::note("one more sleeps 3 to 7 ms at a time and wants to run at once when it wakes.");
+    quiet::wait()?;
     report::note(format!("\nThe kernel's own scheduler first, {SECONDS} s."));
     measure(guest, "kernel", None)?;
     report::note(format!("Now {} is loaded, and the same again.\n", guest.orders.scheduler));

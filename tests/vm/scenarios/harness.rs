@@ -1,56 +1,45 @@
 //! The harness tests itself: an outcome that it could not tell apart would hide every other failure.
 
 use crate::guest::{Guest, kernel, report};
-use crate::scenario::{Expect, Scenario};
+use crate::scenario::{Expect, Scenario, USUAL};
 use anyhow::{Result, bail};
 use std::time::Duration;
 
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "self-fails",
-        about: "the guest reports a failure; the harness must say that it failed, with the guest's reason",
-        cpus: None,
-        limit_s: 60,
+        about: "the guest reports a failure: the harness must say that it failed, with the guest's reason",
         expect: Expect::Fail(&["on purpose"]),
-        stress_ng: false,
-        run: fails,
+        once: true,
+        run: |_| bail!("on purpose"),
+        ..USUAL
     },
     Scenario {
         name: "self-panics",
-        about: "the guest agent panics; that is a failure with the panic's message, not a dead guest",
-        cpus: None,
-        limit_s: 60,
+        about: "the guest agent panics: a failure with the panic's message, not a dead guest",
         expect: Expect::Fail(&["the guest agent panicked: on purpose"]),
-        stress_ng: false,
-        run: panics,
+        once: true,
+        run: |_| panic!("on purpose"),
+        ..USUAL
     },
     Scenario {
         name: "self-dies",
-        about: "the kernel panics; the harness must say that the guest died, with the kernel's last words",
-        cpus: None,
-        limit_s: 60,
+        about: "the kernel panics: the harness must say that the guest died, with the kernel's last words",
         expect: Expect::Die,
-        stress_ng: false,
+        once: true,
         run: dies,
+        ..USUAL
     },
     Scenario {
         name: "self-hangs",
-        about: "the guest never answers; the harness must kill it and say that it timed out",
-        cpus: None,
-        limit_s: 15,
+        about: "the guest never answers: the harness must kill it and say that it timed out",
+        limit_s: 10,
         expect: Expect::TimeOut,
-        stress_ng: false,
+        once: true,
         run: hangs,
+        ..USUAL
     },
 ];
-
-fn fails(_: &Guest) -> Result<()> {
-    bail!("on purpose")
-}
-
-fn panics(_: &Guest) -> Result<()> {
-    panic!("on purpose")
-}
 
 fn dies(_: &Guest) -> Result<()> {
     report::progress("crashing the kernel");

@@ -2,7 +2,7 @@
 
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, kernel, report};
-use crate::scenario::{Expect, Scenario};
+use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result};
 use std::time::Duration;
 
@@ -10,21 +10,16 @@ use std::time::Duration;
 pub const KERNEL_CHECK: Scenario = Scenario {
     name: "kernel-check",
     about: "load the scheduler once",
-    cpus: None,
-    limit_s: 60,
-    expect: Expect::Pass,
-    stress_ng: false,
     run: |guest| Scheduler::start(guest, &[])?.finish().map(drop),
+    ..USUAL
 };
 
 pub const ALL: &[Scenario] = &[Scenario {
     name: "reload",
-    about: "load and unload ten times; each time the kernel runs under us, then by itself, and we exit with 0",
-    cpus: None,
+    about: "load and unload ten times: each time the kernel runs under us, then by itself, and we exit with 0",
     limit_s: 90,
-    expect: Expect::Pass,
-    stress_ng: false,
     run: reload,
+    ..USUAL
 }];
 
 fn reload(guest: &Guest) -> Result<()> {

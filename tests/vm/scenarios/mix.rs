@@ -1,25 +1,61 @@
-//! Every kind of task at once, and everyone gets on.
+//! Every kind of task at once, and everyone gets on: by default, with each policy and option, on few and many CPUs.
 
-use crate::guest::load::{self, Load};
+use crate::guest::load::{self, Kind, Load};
 use crate::guest::scheduler::Scheduler;
-use crate::guest::{Guest, report, watch};
-use crate::scenario::{Expect, Scenario};
-use anyhow::{Result, ensure};
+use crate::guest::{Guest, kernel, report, watch};
+use crate::scenario::{Expect, Scenario, USUAL};
+use anyhow::{Context, Result, ensure};
 
-pub const ALL: &[Scenario] = &[Scenario {
-    name: "mix",
-    about: "hogs, sleepers, pipes, forks and execs for 20 s: everyone moves in every 3 s, by our decisions",
-    cpus: None,
-    limit_s: 90,
-    expect: Expect::Pass,
-    stress_ng: false,
-    run: |guest| run(guest, &[], 20),
-}];
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "mix",
+        about: "hogs, sleepers, pipes, forks and execs for 20 s: everyone moves in every 3 s, by our decisions",
+        limit_s: 90,
+        run: |guest| run(guest, &["--stats", "1"], 20),
+        ..USUAL
+    },
+    Scenario {
+        name: "mix-1-cpu",
+        about: "the mix on one CPU, which the scheduler shares with everyone it schedules",
+        cpus: Some(1),
+        run: |guest| run(guest, &[], 5),
+        ..USUAL
+    },
+    Scenario {
+        name: "mix-8-cpus",
+        about: "the mix on eight CPUs, with sixteen hogs",
+        cpus: Some(8),
+        limit_s: 90,
+        run: |guest| run(guest, &[], 6),
+        ..USUAL
+    },
+    Scenario {
+        name: "policies",
+        about: "a short mix under each policy and under options that change where and how long tasks run",
+        limit_s: 120,
+        run: policies,
+        ..USUAL
+    },
+    Scenario {
+        name: "dropping",
+        about: "a broken policy loses every 100th task: the mix must fail, or it could not be trusted to pass",
+        expect: Expect::Fail(&["no progress", "runnable task stall"]),
+        run: dropping,
+        ..USUAL
+    },
+    Scenario {
+        name: "memory-pressure",
+        about: "a process touches most of the memory while the mix runs: none of our own pages may be missing",
+        limit_s: 90,
+        run: memory_pressure,
+        ..USUAL
+    },
+];
 
 /// The proof beside the progress: the kernel names us, and our decisions rise while the hogs run.
-pub fn run(guest: &Guest, arguments: &[&str], seconds: u64) -> Result<()> {
+fn run(guest: &Guest, arguments: &[&str], seconds: u64) -> Result<()> {
     let scheduler = Scheduler::start(guest, arguments)?;
-    report::note(format!("the kernel runs under {}", crate::guest::kernel::sched_ext_ops()?));
+    report::note(format!("the kernel runs under {}", kernel::sched_ext_ops()?));
     let load = Load::start(&load::mix(guest.cpus))?;
     let mut decisions = Vec::new();
     watch::every_worker_moves(&load, seconds, |_| {
@@ -31,6 +67,49 @@ pub fn run(guest: &Guest, arguments: &[&str], seconds: u64) -> Result<()> {
         Ok(())
     })?;
     report::note(format!("user dispatches, second by second: {decisions:?}"));
+    drop(load);
+    if arguments.contains(&"--stats") {
+        let printed = scheduler.printed();
+        let line = printed.iter().rfind(|line| line.contains("health:"));
+        report::note(line.context("--stats printed no line with our health")?.as_str());
+    }
+    scheduler.finish().map(drop)
+}
+
+fn policies(guest: &Guest) -> Result<()> {
+    let variants: [&[&str]; 6] = [
+        &["--policy", "fifo"],
+        &["--policy", "vruntime"],
+        &["--policy", "pandemonium"],
+        &["--percpu-local"],
+        &["--numa-local"],
+        &["--slice-us", "500", "--slice-us-min", "200"],
+    ];
+    for arguments in variants {
+        let name = arguments.join(" ");
+        report::note(name.as_str());
+        run(guest, arguments, 3).with_context(|| format!("with {name}"))?;
+    }
+    Ok(())
+}
+
+/// Asks nothing of the scheduler, whose own threads may be among the lost.
+fn dropping(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &["--policy", "dropping"])?;
+    let load = Load::start(&load::mix(guest.cpus))?;
+    watch::every_worker_moves(&load, 15, |_| scheduler.expect_in_charge())
+}
+
+fn memory_pressure(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    let mut plan = load::mix(guest.cpus);
+    // Leaves the rest of the guest a tenth, and the kernel a reason to look for cold pages.
+    let bytes = kernel::available_memory()? / 10 * 9;
+    report::note(format!("touching {} MiB", bytes >> 20));
+    plan.push(Kind::Toucher { bytes });
+    let load = Load::start(&plan)?;
+    watch::every_worker_moves(&load, 10, |_| scheduler.expect_in_charge())?;
+    scheduler.expect_no_page_faults()?;
     drop(load);
     scheduler.finish().map(drop)
 }

@@ -1,0 +1,45 @@
+//! Waits until the machine has nothing left to do.
+//!
+//! For some seconds after the boot the kernel still works for itself; measured then, whatever comes first looks slower.
+
+use super::report;
+use anyhow::{Context, Result};
+use std::fs;
+use std::time::{Duration, Instant};
+
+const SAMPLE: Duration = Duration::from_millis(500);
+/// Of all ticks in a sample, at least so many percent must be idle.
+const IDLE_PERCENT_MIN: u64 = 97;
+/// A machine that never gets quiet is measured as it is: the figures are compared within one boot.
+const LIMIT: Duration = Duration::from_secs(20);
+
+pub fn wait() -> Result<()> {
+    report::progress("waiting for the boot to settle");
+    let start = Instant::now();
+    let mut before = ticks()?;
+    while start.elapsed() < LIMIT {
+        std::thread::sleep(SAMPLE);
+        let now = ticks()?;
+        let (idle, all) = (now.idle - before.idle, now.all - before.all);
+        if all > 0 && idle * 100 >= all * IDLE_PERCENT_MIN {
+            return Ok(());
+        }
+        before = now;
+    }
+    report::note(format!("the machine is still busy after {} s", LIMIT.as_secs()));
+    Ok(())
+}
+
+struct Ticks {
+    idle: u64,
+    all: u64,
+}
+
+/// First line of /proc/stat: user, nice, system, idle, iowait and so on, summed over the CPUs.
+fn ticks() -> Result<Ticks> {
+    let text = fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
+    let line = text.lines().next().unwrap_or_default();
+    let fields: Vec<u64> = line.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+    let idle = fields.iter().skip(3).take(2).sum();
+    Ok(Ticks { idle, all: fields.iter().sum() })
+}

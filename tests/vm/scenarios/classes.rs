@@ -1,0 +1,104 @@
+//! Which tasks are ours, and where they may run.
+
+use crate::guest::load::{self, Kind, Load};
+use crate::guest::scheduler::Scheduler;
+use crate::guest::{Guest, report, watch};
+use crate::scenario::{Scenario, USUAL};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::time::Duration;
+
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "full-user",
+        about: "--full-user: every wake-up comes up to us, even on an idle machine, and the mix gets on",
+        run: full_user,
+        ..USUAL
+    },
+    Scenario {
+        name: "partial",
+        about: "--partial: tasks that asked for SCHED_EXT are ours and get on, all others are not ours and get on too",
+        run: partial,
+        ..USUAL
+    },
+    Scenario {
+        name: "pinned",
+        about: "three tasks bound to each CPU beside free ones: everyone gets on, and each stays where it is bound",
+        run: pinned,
+        ..USUAL
+    },
+];
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn full_user(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &["--full-user"])?;
+    // On a machine with idle CPUs the kernel would otherwise dispatch these wake-ups by itself.
+    let sleepers = Load::start(&[Kind::Sleeper { pause_us: 5_000 }; 4])?;
+    std::thread::sleep(SECOND);
+    let before = scheduler.statistics()?;
+    let slept: u64 = sleepers.steps().iter().sum();
+    std::thread::sleep(3 * SECOND);
+    let wakes = sleepers.steps().iter().sum::<u64>() - slept;
+    let after = scheduler.statistics()?;
+    let rise = |field: &str| -> Result<u64> { Ok(after.count(field)? - before.count(field)?) };
+    let (ours, kernels) = (rise("nr_user_dispatches")?, rise("nr_kernel_dispatches")?);
+    report::note(format!("{wakes} wake-ups: {ours} user dispatches, {kernels} by the kernel half"));
+    // One wake-up may be on its way at each of the two looks.
+    ensure!(ours + 8 >= wakes, "{wakes} wake-ups, but only {ours} dispatches of ours");
+    // Kernel threads bound to a CPU never come up; a machine that mostly sleeps has little work for them.
+    ensure!(kernels <= wakes / 4, "{kernels} dispatches by the kernel half beside {wakes} wake-ups");
+    drop(sleepers);
+    let load = Load::start(&load::mix(guest.cpus))?;
+    watch::every_worker_moves(&load, 5, |_| scheduler.expect_in_charge())?;
+    drop(load);
+    scheduler.finish().map(drop)
+}
+
+/// The class of sched_ext is below that of ordinary tasks: with an ordinary hog on every CPU ours would rightly wait.
+fn partial(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &["--partial"])?;
+    let ordinary = Load::start(&vec![Kind::Hog; guest.cpus.saturating_sub(1).max(1)])?;
+    let ours = Load::start(&vec![Kind::SchedExtHog; 2 * guest.cpus])?;
+    watch::every_worker_moves(&ours, 6, |_| scheduler.expect_in_charge())?;
+    expect_class(&ours, true)?;
+    expect_class(&ordinary, false)?;
+    let before = scheduler.statistics()?.count("nr_user_dispatches")?;
+    ensure!(before > 0, "no decision of ours for the tasks that asked for SCHED_EXT");
+    drop(ours);
+    std::thread::sleep(SECOND);
+    let alone = scheduler.statistics()?.count("nr_user_dispatches")?;
+    watch::every_worker_moves(&ordinary, 2, |_| Ok(()))?;
+    let end = scheduler.statistics()?.count("nr_user_dispatches")?;
+    report::note(format!("user dispatches: {before} while SCHED_EXT tasks ran, {} in 2 s without", end - alone));
+    ensure!(end == alone, "{} decisions of ours in 2 s without any task that asked for SCHED_EXT", end - alone);
+    drop(ordinary);
+    scheduler.finish().map(drop)
+}
+
+/// What the kernel says about each worker's class.
+fn expect_class(load: &Load, sched_ext: bool) -> Result<()> {
+    for worker in load.workers() {
+        let path = format!("/proc/{}/sched", worker.pid);
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+        let line = text.lines().find(|line| line.starts_with("ext.enabled"));
+        let enabled = line.and_then(|line| line.split(':').nth(1)).context("/proc/PID/sched has no ext.enabled")?;
+        ensure!((enabled.trim() == "1") == sched_ext, "{} has ext.enabled {}", worker.name, enabled.trim());
+    }
+    Ok(())
+}
+
+fn pinned(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    let bound = (0..guest.cpus).flat_map(|cpu| [Kind::PinnedHog { cpu }; 3]);
+    let mut plan: Vec<Kind> = bound.collect();
+    plan.extend(vec![Kind::Hog; guest.cpus]);
+    plan.push(Kind::Sleeper { pause_us: 3_000 });
+    let load = Load::start(&plan)?;
+    watch::every_worker_moves(&load, 8, |_| scheduler.expect_in_charge())?;
+    for (worker, strays) in load.workers().iter().zip(load.strays()) {
+        ensure!(strays == 0, "{} ran {strays} units of work on a CPU where it must not run", worker.name);
+    }
+    drop(load);
+    scheduler.finish().map(drop)
+}

@@ -1,0 +1,86 @@
+//! Everything that can go wrong ends in one sentence and an exit code of its own.
+
+use crate::guest::scheduler::{self, Scheduler};
+use crate::guest::{Guest, kernel, report};
+use crate::scenario::{Scenario, USUAL};
+use anyhow::{Context, Result, bail, ensure};
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "errors",
+        about: "no privileges, another scheduler, bad options: one sentence each, with its own exit code",
+        run: errors,
+        ..USUAL
+    },
+    Scenario {
+        name: "ejection",
+        about: "the kernel throws us out (magic key S): we print its reason and exit with 7",
+        run: ejection,
+        ..USUAL
+    },
+];
+
+const NOBODY: u32 = 65534;
+const USAGE: i32 = 2;
+const UNPRIVILEGED: i32 = 3;
+const ALREADY_LOADED: i32 = 5;
+const EJECTED: i32 = 7;
+const LIMIT: Duration = Duration::from_secs(10);
+
+fn errors(guest: &Guest) -> Result<()> {
+    let mut unprivileged = scheduler::command(guest, &[]);
+    unprivileged.uid(NOBODY).gid(NOBODY);
+    expect_refusal("as nobody", &mut unprivileged, UNPRIVILEGED, &[])?;
+    let usage: [(&[&str], &[&str]); 5] = [
+        (&["--slice-us", "0"], &["100", "100000"]),
+        (&["--slice-us", "100001"], &["100", "100000"]),
+        (&["--slice-us-min", "99"], &["100", "100000"]),
+        (&["--policy", "nonsense"], &["nonsense"]),
+        (&["--no-such-option"], &["--no-such-option"]),
+    ];
+    for (arguments, parts) in usage {
+        expect_refusal(&arguments.join(" "), &mut scheduler::command(guest, arguments), USAGE, parts)?;
+    }
+    ensure!(kernel::sched_ext_state()? == "disabled", "a refused start left sched_ext {}", kernel::sched_ext_state()?);
+    let first = Scheduler::start(guest, &[])?;
+    expect_refusal("beside another", &mut scheduler::command(guest, &[]), ALREADY_LOADED, &[])?;
+    first.finish().context("the first instance, after the second was refused").map(drop)
+}
+
+/// Runs to the end: this exit code, and one sentence on stderr that contains each of the parts.
+fn expect_refusal(what: &str, command: &mut Command, code: i32, parts: &[&str]) -> Result<()> {
+    report::progress(format!("a start that must be refused: {what}"));
+    let mut child = command.spawn().with_context(|| format!("{what}: starting it"))?;
+    let Some(status) = scheduler::wait_with_limit(&mut child, LIMIT)? else {
+        let _ = child.kill();
+        bail!("{what}: not refused, still running after {} s", LIMIT.as_secs());
+    };
+    let mut complaint = String::new();
+    child.stderr.take().context("stderr is piped")?.read_to_string(&mut complaint)?;
+    let sentence = complaint.trim();
+    report::note(format!("{what}: {sentence}"));
+    ensure!(status.code() == Some(code), "{what}: {status}, not exit code {code}, saying: {sentence}");
+    ensure!(!sentence.is_empty(), "{what}: refused without a word");
+    ensure!(!sentence.contains("panicked") && !sentence.contains("backtrace"), "{what}: a panic: {sentence}");
+    ensure!(sentence.lines().count() == 1, "{what}: more than one line: {}", sentence.replace('\n', " | "));
+    for part in parts {
+        ensure!(sentence.contains(part), "{what}: the message does not say {part}: {sentence}");
+    }
+    Ok(())
+}
+
+fn ejection(guest: &Guest) -> Result<()> {
+    let mut scheduler = Scheduler::start(guest, &[])?;
+    ensure!(kernel::sysrq('S'), "this kernel has no magic keys");
+    let ended = scheduler.wait_for_end(LIMIT)?;
+    report::note(ended.describe());
+    ensure!(ended.status.code() == Some(EJECTED), "not exit code {EJECTED}: {}", ended.describe());
+    ended.expect_no_panic()?;
+    let says_why = ended.output.iter().any(|line| line.to_lowercase().contains("sysrq"));
+    ensure!(says_why, "the kernel's reason is missing: {}", ended.describe());
+    kernel::wait_for_state("disabled", LIMIT)
+}
