@@ -84,11 +84,7 @@ impl Default for Knobs {
     /// 4 ms is one tick of a kernel with HZ=250: the kernel enforces a slice at ticks only, so a
     /// shorter one is no shorter there. 1 ms is the parent project's smallest slice.
     fn default() -> Self {
-        Knobs {
-            slice: Span::from_millis(4),
-            slice_min: Span::from_millis(1),
-            percpu_local: false,
-        }
+        Knobs { slice: Span::from_millis(4), slice_min: Span::from_millis(1), percpu_local: false }
     }
 }
 

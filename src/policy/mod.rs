@@ -36,12 +36,5 @@ fn dispatch<T: Clone + Default>(
     let bound = knobs.percpu_local && arrival.cpus_allowed == 1;
     let placement =
         if bound { Placement::Cpu(arrival.cpu) } else { Placement::Any { near: arrival.cpu } };
-    Dispatch {
-        pid: arrival.pid,
-        ticket: arrival.ticket,
-        placement,
-        slice,
-        vtime,
-        preempt: false,
-    }
+    Dispatch { pid: arrival.pid, ticket: arrival.ticket, placement, slice, vtime, preempt: false }
 }

@@ -187,7 +187,7 @@ impl<Q: Policy> Dropping<Q> {
 impl<Q: Policy> Policy for Dropping<Q> {
     fn on_arrival(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
         self.seen += 1;
-        if self.seen % Self::EVERY != 0 {
+        if !self.seen.is_multiple_of(Self::EVERY) {
             self.inner.on_arrival(now, arrival, view);
         }
     }
