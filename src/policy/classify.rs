@@ -57,6 +57,12 @@ pub struct Habit {
 }
 
 impl Habit {
+    /// The longest run on record: the usual one, or the present one where it is longer already.
+    /// For a task that never sleeps the present one is all there is.
+    pub fn longest_run(&self) -> Span {
+        self.run.max(self.awake)
+    }
+
     /// A habit known from before.
     pub fn remembered(comm: Comm, tier: Tier, run: Span) -> Habit {
         Habit { comm, tier, run, awake: Span::ZERO, slept: true }
@@ -86,7 +92,7 @@ impl Habit {
         if !self.slept {
             return if self.awake > INTERACTIVE_RUN { Tier::Batch } else { Tier::Interactive };
         }
-        let run = self.run.max(self.awake);
+        let run = self.longest_run();
         let half = |limit: Span| limit.scale(1, 2);
         match self.tier {
             _ if run > INTERACTIVE_RUN => Tier::Batch,
@@ -114,15 +120,21 @@ impl Classifier {
 
     /// Takes in an arrival of the task that `habit` belongs to and settles its tier.
     pub fn classify(&self, habit: &mut Habit, arrival: &Arrival) -> Tier {
+        if arrival.cause == Cause::New && habit.comm != arrival.comm {
+            // What was remembered over a restart belongs to a task of another name.
+            *habit = Habit::default();
+        }
         habit.observe(arrival);
         habit.comm = arrival.comm;
         let name = arrival.comm.as_bytes();
+        // The first message tells nothing about behaviour, so what was remembered stands.
+        let behaviour = if arrival.cause == Cause::New { habit.tier } else { habit.behaves() };
         habit.tier = if self.compositors.iter().any(|c| name.starts_with(c.as_bytes())) {
             Tier::LatCritical
         } else if name.starts_with(KWORKER) {
-            habit.behaves().max(Tier::Interactive)
+            behaviour.max(Tier::Interactive)
         } else {
-            habit.behaves()
+            behaviour
         };
         habit.tier
     }

@@ -169,8 +169,8 @@ impl Policy for Pandemonium {
 
     fn export(&self, keep: &mut dyn FnMut(Memo)) {
         for (pid, task) in self.table.known() {
-            let Habit { comm, tier, run, .. } = task.habit;
-            keep(Memo { pid, comm, tier, run });
+            let Habit { comm, tier, .. } = task.habit;
+            keep(Memo { pid, comm, tier, run: task.habit.longest_run() });
         }
     }
 
