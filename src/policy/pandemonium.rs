@@ -55,10 +55,14 @@ impl Pandemonium {
     }
 
     /// How long a task of this tier may be passed by tasks that come later.
+    ///
+    /// A key lies half to one and a half times the patience after the arrival. A quarter of the
+    /// starvation limit keeps the latest Interactive key ahead of the earliest Batch key, however
+    /// long a slice is asked for.
     fn patience(&self, tier: Tier) -> Span {
         match tier {
             Tier::LatCritical => Span::ZERO,
-            Tier::Interactive => self.knobs.slice,
+            Tier::Interactive => self.knobs.slice.min(self.scaling.starvation.scale(1, 4)),
             Tier::Batch => self.scaling.starvation,
         }
     }
