@@ -66,6 +66,8 @@ pub struct TaskTable<T> {
     resting: List,
     waiting: List,
     nr_waiting: usize,
+    /// The slot that left last and the one that stood behind it, until anybody else comes or goes.
+    left: Option<(u32, u32)>,
 }
 
 impl<T: Clone + Default> TaskTable<T> {
@@ -88,6 +90,7 @@ impl<T: Clone + Default> TaskTable<T> {
             resting: List::EMPTY,
             waiting: List::EMPTY,
             nr_waiting: 0,
+            left: None,
         };
         for slot in 0..capacity {
             table.free.push_back(&mut table.records, slot);
@@ -120,6 +123,7 @@ impl<T: Clone + Default> TaskTable<T> {
 
     /// Takes in an arrival. There must be [room](Self::has_room).
     pub fn enter(&mut self, now: Stamp, arrival: Arrival) -> Entered {
+        self.left = None;
         match self.index.find(&self.records, arrival.pid) {
             Some(slot) => {
                 let reborn = self.was_reborn(slot, &arrival);
@@ -148,27 +152,26 @@ impl<T: Clone + Default> TaskTable<T> {
         let record = &self.records[slot.0 as usize];
         assert!(record.state == State::Waiting, "only a waiting task leaves");
         let arrival = record.arrival.expect("a waiting task has arrived");
+        self.left = Some((slot.0, record.next));
         self.waiting.unlink(&mut self.records, slot.0);
         self.nr_waiting -= 1;
         self.rest(slot.0);
         arrival
     }
 
-    /// The dispatch of `pid` was refused: it waits again, since when it has waited all along.
-    ///
-    /// Walks from the oldest task to the right place. Refusals are rare and what was picked is
-    /// near the front, so the walk is short; it is bounded by the number of waiting tasks.
+    /// The dispatch of `pid`, who [left](Self::leave) just now, was refused: it waits again, since
+    /// when it has waited all along and in the place it had. Had anybody come or gone in between,
+    /// that place would be lost and the task would be the last to be found the oldest.
     pub fn come_back(&mut self, pid: Pid) -> Option<Slot> {
         let slot = self.index.find(&self.records, pid)?;
         if self.records[slot as usize].state != State::Resting {
             return None;
         }
         self.resting.unlink(&mut self.records, slot);
-        let since = self.records[slot as usize].since;
-        let mut behind = self.waiting.head;
-        while behind != NONE && self.records[behind as usize].since < since {
-            behind = self.records[behind as usize].next;
-        }
+        let behind = match self.left.take() {
+            Some((left, behind)) if left == slot => behind,
+            _ => NONE,
+        };
         self.waiting.insert_before(&mut self.records, behind, slot);
         self.records[slot as usize].state = State::Waiting;
         self.nr_waiting += 1;
@@ -178,6 +181,7 @@ impl<T: Clone + Default> TaskTable<T> {
     /// The task is gone: its record is free again. Returns its slot if it was waiting, so that
     /// the caller takes it out of its queue.
     pub fn forget(&mut self, pid: Pid) -> Option<Slot> {
+        self.left = None;
         let slot = self.index.find(&self.records, pid)?;
         let was_waiting = self.records[slot as usize].state == State::Waiting;
         if was_waiting {
@@ -220,7 +224,7 @@ impl<T: Clone + Default> TaskTable<T> {
         &mut self.records[slot.0 as usize].data
     }
 
-    /// Every known task, most recently seen last among those that rest.
+    /// Every known task, in the order of their slots.
     pub fn known(&self) -> impl Iterator<Item = (Pid, &T)> {
         let used = self.records.iter().filter(|record| record.state != State::Free);
         used.map(|record| (record.pid, &record.data))
@@ -397,16 +401,21 @@ mod tests {
         assert_eq!(table.oldest_wait(at(1000)), Span::from_nanos(800));
     }
 
+    /// Those who came at the same moment keep their order as well, or a refusal would decide who
+    /// is rescued first.
     #[test]
-    fn a_refused_task_gets_its_age_back() {
+    fn a_refused_task_gets_its_age_and_its_place_back() {
         let mut table = TaskTable::<u32>::new(4);
-        for pid in 1..=3 {
-            table.enter(at(pid as u64 * 100), arrival(pid, 1));
+        for (pid, came) in [(1, 100), (2, 200), (3, 200)] {
+            table.enter(at(came), arrival(pid, 1));
         }
-        let second = table.index.find(&table.records, Pid::new(2).unwrap()).map(Slot).unwrap();
-        table.leave(second);
-        assert_eq!(table.come_back(Pid::new(2).unwrap()), Some(second));
-        assert_eq!(table.waited(second, at(1000)), Span::from_nanos(800));
+        for (pid, waited) in [(3, 800), (2, 800), (1, 900)] {
+            let pid = Pid::new(pid).unwrap();
+            let slot = table.index.find(&table.records, pid).map(Slot).unwrap();
+            table.leave(slot);
+            assert_eq!(table.come_back(pid), Some(slot));
+            assert_eq!(table.waited(slot, at(1000)), Span::from_nanos(waited));
+        }
         let ages: std::vec::Vec<i32> =
             core::iter::from_fn(|| table.oldest().map(|slot| table.leave(slot).pid.as_raw()))
                 .collect();

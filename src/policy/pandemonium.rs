@@ -36,6 +36,8 @@ pub struct Pandemonium {
     clock: Vtime,
     /// The decision that was just made was a rescue.
     rescued: bool,
+    /// The clock before that decision, for the case that it is refused.
+    clock_before: Vtime,
 }
 
 impl Pandemonium {
@@ -51,6 +53,7 @@ impl Pandemonium {
             counters: Counters::default(),
             clock: Vtime::START,
             rescued: false,
+            clock_before: Vtime::START,
         }
     }
 
@@ -130,6 +133,7 @@ impl Policy for Pandemonium {
         let (slot, deadline) = self.pick(now)?;
         let task = self.table.data(slot);
         let tier = task.habit.tier;
+        self.clock_before = self.clock;
         // No single dispatch moves the clock further than one slice: a light task that had the
         // machine for itself must not make everybody else look poor.
         self.clock = self.clock.max(task.vruntime.min(self.clock.after(self.knobs.slice)));
@@ -141,6 +145,7 @@ impl Policy for Pandemonium {
     fn on_refused(&mut self, dispatch: Dispatch) {
         let Some(slot) = self.table.come_back(dispatch.pid) else { return };
         self.queue.put_back(slot, dispatch.vtime);
+        self.clock = self.clock_before;
         self.counters.by_tier[self.table.data(slot).habit.tier.index()] -= 1;
         self.counters.rescues -= self.rescued as u64;
     }

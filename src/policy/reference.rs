@@ -16,6 +16,8 @@ pub trait Order {
     fn key(&mut self, before: Vtime, arrival: &Arrival, knobs: &Knobs) -> Vtime;
     /// The task with this key was dispatched.
     fn dispatched(&mut self, key: Vtime);
+    /// The port refused the dispatch that was just made.
+    fn refused(&mut self);
     /// Where a task starts that was never seen before.
     fn start(&self) -> Vtime;
 }
@@ -75,6 +77,7 @@ impl<O: Order> Policy for Reference<O> {
 
     fn on_refused(&mut self, dispatch: Dispatch) {
         self.counters.by_tier[Tier::default().index()] -= 1;
+        self.order.refused();
         if let Some(slot) = self.table.come_back(dispatch.pid) {
             self.queue.put_back(slot, dispatch.vtime);
         }
@@ -126,6 +129,8 @@ impl Order for ByArrival {
 
     fn dispatched(&mut self, _key: Vtime) {}
 
+    fn refused(&mut self) {}
+
     fn start(&self) -> Vtime {
         self.last
     }
@@ -135,11 +140,13 @@ impl Order for ByArrival {
 pub struct ByVruntime {
     /// The virtual time of whoever was dispatched last, never going back.
     clock: Vtime,
+    /// The clock before the last dispatch, for the case that it is refused.
+    clock_before: Vtime,
 }
 
 impl Default for ByVruntime {
     fn default() -> Self {
-        ByVruntime { clock: Vtime::START }
+        ByVruntime { clock: Vtime::START, clock_before: Vtime::START }
     }
 }
 
@@ -154,7 +161,12 @@ impl Order for ByVruntime {
     }
 
     fn dispatched(&mut self, key: Vtime) {
+        self.clock_before = self.clock;
         self.clock = self.clock.max(key);
+    }
+
+    fn refused(&mut self) {
+        self.clock = self.clock_before;
     }
 
     fn start(&self) -> Vtime {
