@@ -207,8 +207,8 @@ fn crowd<Q: Policy>(policy: &mut Q, port: &mut Storm) {
 fn storm<Q: Policy>(policy: &mut Q, port: &mut Storm) {
     for number in 1..=STORM_ROUNDS {
         port.ring = port.random() as usize % 64;
-        port.accepts = if port.random() % 4 == 0 { 0 } else { u32::MAX };
-        let dispatches = if port.random() % 2 == 0 { 1 } else { 60 };
+        port.accepts = if port.random().is_multiple_of(4) { 0 } else { u32::MAX };
+        let dispatches = if port.random().is_multiple_of(2) { 1 } else { 60 };
         round(at(number), port, policy, Limits { arrivals: 4096, dispatches });
         let gone = port.random_pid();
         policy.on_exit(Pid::new(gone).expect("pids are positive"));

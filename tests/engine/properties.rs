@@ -3,15 +3,17 @@
 //! What holds for every policy in any script.
 
 use crate::judge::{self, Verdict};
-use crate::script::{Step, scripts};
+use crate::script::{Step, arrival, scripts};
 use crate::world::{Conditions, Event, Time, play, sent};
 use proptest::prelude::*;
 use scx_pandemonium_user::engine::Policy;
 use scx_pandemonium_user::policy::{Dropping, Fifo, Pandemonium, Scaling, Vruntime};
+use scx_pandemonium_user::time::Span;
 
 /// A policy allocates its full tables when it is made, which is most of what a case costs.
 const CASES: u32 = 48;
 const CPUS: u32 = 4;
+const FOREVER: Span = Span::from_nanos(u64::MAX);
 
 fn config() -> ProptestConfig {
     // A failing script is printed whole and belongs into a test with a name, not into a file.
@@ -49,7 +51,7 @@ fn fails(verdict: Verdict) -> Result<(), TestCaseError> {
     verdict.map_err(TestCaseError::fail)
 }
 
-/// A policy that is right and one that is asked to repeat itself must agree on this.
+/// What was decided and sent when every decision was refused `stubborn` times before.
 fn decisions<Q: Policy>(mut policy: Q, script: &[Step], stubborn: usize) -> Vec<Event> {
     let conditions = Conditions { stubborn, ..Conditions::FAIR };
     sent(&play(&mut policy, script, conditions)).into_iter().map(Event::Sent).collect()
@@ -139,13 +141,10 @@ proptest! {
     }
 }
 
-const FOREVER: scx_pandemonium_user::time::Span =
-    scx_pandemonium_user::time::Span::from_nanos(u64::MAX);
-
 /// The suites that boot kernels rely on this policy to show that they can fail. So does this one.
 #[test]
 fn a_policy_that_drops_tasks_is_caught() {
-    let arrivals = (1..=200).map(|pid| Step::Arrive(crate::script::arrival(pid, 1)));
+    let arrivals = (1..=200).map(|pid| Step::Arrive(arrival(pid, 1)));
     let script: Vec<Step> = arrivals.collect();
     let log = play(&mut Dropping::new(Fifo::new()), &script, Conditions::FAIR);
     let why = judge::conserves(&log).unwrap_err();
