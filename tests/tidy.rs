@@ -480,7 +480,10 @@ fn the_walk_finds_what_git_tracks() {
 
 #[test]
 fn only_code_is_read_as_code() {
-    let source = r##"a('"', 'x', '\'', b'{', '\u{7b}') /* b /* c */ d */ "e \" f" r#"g " h"# <'i>(r#j) // k"##;
+    let source = concat!(
+        r##"a('"', 'x', '\'', b'{', '\u{7b}') /* b /* c */ d */ "##,
+        r##""e \" f" r#"g " h"# <'i>(r#j) // k"##,
+    );
     let code = code_only(source);
     let names: Vec<&str> = words(&code).iter().map(|word| word.text).collect();
     assert_eq!(names, ["a", "b", "r", "i", "r", "j"]);

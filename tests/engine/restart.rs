@@ -25,7 +25,7 @@ const LIVES: [(i32, Tier); 5] = [
 ];
 
 fn pid(raw: i32) -> Pid {
-    Pid::new(raw).unwrap()
+    Pid::new(raw).expect("a task's number")
 }
 
 fn task(raw: i32, ticket: u64) -> Arrival {

@@ -60,7 +60,7 @@ impl Policy for Endless {
 }
 
 fn cpu(number: i32) -> CpuId {
-    CpuId::new(number).unwrap()
+    CpuId::new(number).expect("a CPU number")
 }
 
 fn any() -> Placement {
@@ -142,8 +142,8 @@ fn waits_for_room<Q: Policy>(mut policy: Q) {
     let limits = Limits { arrivals: Limits::ARRIVALS, dispatches: 4096 };
     while world.round(limits).pending > 0 {}
     assert_eq!(sent(&world.port.log).len(), max + beyond);
-    judge::conserves(&world.port.log).unwrap();
-    judge::keeps_bounds(&world.port.log).unwrap();
+    judge::conserves(&world.port.log).expect("nobody is lost");
+    judge::keeps_bounds(&world.port.log).expect("no limit is passed");
 }
 
 #[test]

@@ -43,11 +43,11 @@ pub fn scripts() -> impl Strategy<Value = Vec<Step>> {
 /// A message about `pid` with nothing remarkable in it.
 pub fn arrival(pid: i32, ticket: u64) -> Arrival {
     Arrival {
-        pid: Pid::new(pid).unwrap(),
+        pid: Pid::new(pid).expect("a task's number"),
         ticket: Ticket(ticket),
         comm: Comm::from_text("task"),
         cause: if ticket == 1 { Cause::New } else { Cause::Wakeup },
-        cpu: CpuId::new(0).unwrap(),
+        cpu: CpuId::default(),
         cpus_allowed: 8,
         weight: Weight::default(),
         stint: Span::ZERO,
@@ -58,7 +58,7 @@ pub fn arrival(pid: i32, ticket: u64) -> Arrival {
 fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => arrivals().prop_map(Step::Arrive),
-        1 => (1..=PIDS).prop_map(|pid| Step::Exit(Pid::new(pid).unwrap())),
+        1 => (1..=PIDS).prop_map(|pid| Step::Exit(Pid::new(pid).expect("a task's number"))),
         1 => knobs().prop_map(Step::Apply),
         6 => rounds(),
     ]
@@ -73,7 +73,7 @@ fn arrivals() -> impl Strategy<Value = Arrival> {
         |((pid, ticket, name), (woke, cpu, cpus_allowed, weight), stint, before)| Arrival {
             comm: Comm::from_text(NAMES[name]),
             cause: if woke { Cause::Wakeup } else { Cause::Requeue },
-            cpu: CpuId::new(cpu).unwrap(),
+            cpu: CpuId::new(cpu).expect("a CPU number"),
             cpus_allowed,
             weight: Weight::new(weight),
             stint,
