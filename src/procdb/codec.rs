@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Profiles as bytes, for a file or for memory shared with another process.
+//!
+//! ```text
+//! version 3, ours, little endian:
+//!   magic "PANDEMDB" | version u32 | count u32 | count entries of 64 bytes | checksum u64
+//!
+//! entry: eight words of 64 bits
+//!   0, 1  name, padded with zeros        5  votes: batch | interactive << 32
+//!   2     run, ns                        6  votes: lat_critical | observations << 32
+//!   3     deviation of run, ns           7  last seen, minutes | misses << 32
+//!   4     wakes | switches << 32, mHz
+//!
+//! versions 1 and 2, the original's, read only:
+//!   magic "PDDB" | version u32 | count u32 | count entries
+//!   entry: name 16, tier 1, padding 7, run u64,
+//!          version 2 only: deviation u64, wakes u64, switches u64, both in 100 ms
+//!          observations u32, votes u32
+//! ```
+//!
+//! Our magic differs from the original's in more than one bit, so no damaged file of ours passes
+//! for one of theirs, which have no checksum. Bytes come from a disk that others may have written
+//! to: nothing is allocated before the count has been checked against the length, and a number
+//! out of range is brought into range.
+
+use super::{Minute, Profile, Rate, Votes};
+use crate::task::{COMM_LEN, Comm, Tier};
+use crate::time::Span;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// First bytes of our files.
+pub const MAGIC: [u8; 8] = *b"PANDEMDB";
+/// The format written.
+pub const VERSION: u32 = 3;
+/// Words of an entry.
+pub const WORDS: usize = 8;
+/// Bytes of an entry.
+pub const ENTRY_LEN: usize = WORDS * 8;
+/// Bytes before the first entry.
+pub const HEADER_LEN: usize = 16;
+/// Bytes after the last entry.
+pub const CHECKSUM_LEN: usize = 8;
+
+/// First bytes of the original's files.
+const ORIGINAL_MAGIC: [u8; 4] = *b"PDDB";
+/// Bytes before the first entry of the original's files.
+const ORIGINAL_HEADER_LEN: usize = 12;
+/// Bytes of an entry of the original's versions 1 and 2.
+const ORIGINAL_ENTRY_LEN: [usize; 2] = [40, 64];
+/// Most votes that an entry of the original's is credited with, all of them for the tier it
+/// names.
+///
+/// The original counts votes for ever and stores only which tier had most of them, so a mix of
+/// six to four comes back as ten of ten. Three votes are the fewest that predict: the import
+/// helps from the first start, and two observations of our own that disagree end it.
+const ORIGINAL_VOTES_MAX: u32 = 3;
+
+/// Why bytes are no process database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// They begin like none.
+    Foreign,
+    /// They end before a header does.
+    Truncated,
+    /// A version that this program does not know.
+    Version(u32),
+    /// The length does not fit the number of entries.
+    Length {
+        /// How many entries the header promises.
+        entries: u32,
+        /// How many bytes there are.
+        bytes: usize,
+    },
+    /// Something was changed after it was written.
+    Checksum,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DecodeError::Foreign => f.write_str("it is not a process database"),
+            DecodeError::Truncated => f.write_str("it ends before its header does"),
+            DecodeError::Version(version) => {
+                write!(f, "it has version {version}, and this program reads 1 to {VERSION}")
+            }
+            DecodeError::Length { entries, bytes } => {
+                write!(f, "its {bytes} bytes do not fit the {entries} entries it promises")
+            }
+            DecodeError::Checksum => f.write_str("it is damaged: its checksum does not match"),
+        }
+    }
+}
+
+impl core::error::Error for DecodeError {}
+
+/// An entry in words, as it is kept in memory that is shared word by word.
+pub fn pack(profile: &Profile) -> [u64; WORDS] {
+    let mut name = [0; COMM_LEN];
+    let bytes = profile.comm.as_bytes();
+    name[..bytes.len()].copy_from_slice(bytes);
+    let name = u128::from_le_bytes(name);
+    let [batch, interactive, lat_critical] = profile.votes.as_raw();
+    [
+        name as u64,
+        (name >> 64) as u64,
+        profile.run.as_nanos(),
+        profile.run_dev.as_nanos(),
+        pair(profile.wake_freq.as_millihertz(), profile.csw_rate.as_millihertz()),
+        pair(batch, interactive),
+        pair(lat_critical, profile.observations),
+        pair(profile.last_seen.as_unix(), u32::from(profile.misses)),
+    ]
+}
+
+/// The profile in an entry. Any words make one: what is out of range is brought into range.
+pub fn unpack(words: &[u64; WORDS]) -> Profile {
+    let name = u128::from(words[1]) << 64 | u128::from(words[0]);
+    let (wakes, switches) = unpair(words[4]);
+    let (batch, interactive) = unpair(words[5]);
+    let (lat_critical, observations) = unpair(words[6]);
+    let (minute, misses) = unpair(words[7]);
+    Profile {
+        comm: Comm::from_kernel(name.to_le_bytes()),
+        votes: Votes::from_raw([batch, interactive, lat_critical]),
+        run: Span::from_nanos(words[2]),
+        run_dev: Span::from_nanos(words[3]),
+        wake_freq: Rate::from_millihertz(wakes),
+        csw_rate: Rate::from_millihertz(switches),
+        observations,
+        last_seen: Minute::from_unix(minute),
+        misses: misses.min(u32::from(u8::MAX)) as u8,
+    }
+}
+
+/// The bytes of a database.
+pub fn encode(profiles: &[Profile]) -> Vec<u8> {
+    let count = u32::try_from(profiles.len()).expect("a database holds at most 2^20 names");
+    let mut bytes = Vec::with_capacity(HEADER_LEN + profiles.len() * ENTRY_LEN + CHECKSUM_LEN);
+    bytes.extend(MAGIC);
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend(count.to_le_bytes());
+    for profile in profiles {
+        bytes.extend(pack(profile).into_iter().flat_map(u64::to_le_bytes));
+    }
+    let sum = checksum(&bytes);
+    bytes.extend(sum.to_le_bytes());
+    bytes
+}
+
+/// The profiles in the bytes of a database, ours or the original's.
+///
+/// The original does not say when a name was seen: its entries count as seen at `when`.
+pub fn decode(bytes: &[u8], when: Minute) -> Result<Vec<Profile>, DecodeError> {
+    if bytes.starts_with(&MAGIC) {
+        decode_ours(bytes)
+    } else if bytes.starts_with(&ORIGINAL_MAGIC) {
+        decode_original(bytes, when)
+    } else if MAGIC.starts_with(bytes) || ORIGINAL_MAGIC.starts_with(bytes) {
+        Err(DecodeError::Truncated)
+    } else {
+        Err(DecodeError::Foreign)
+    }
+}
+
+fn decode_ours(bytes: &[u8]) -> Result<Vec<Profile>, DecodeError> {
+    let header = bytes.get(MAGIC.len()..HEADER_LEN).ok_or(DecodeError::Truncated)?;
+    let (version, entries) = unpair(word(header));
+    if version != VERSION {
+        return Err(DecodeError::Version(version));
+    }
+    let wrong_length = DecodeError::Length { entries, bytes: bytes.len() };
+    let body = &bytes[HEADER_LEN..];
+    // 2^32 entries of 64 bytes fit into 64 bits, and the library is built for nothing smaller.
+    if body.len() as u64 != u64::from(entries) * ENTRY_LEN as u64 + CHECKSUM_LEN as u64 {
+        return Err(wrong_length);
+    }
+    let (summed, sum) = bytes.split_at(bytes.len() - CHECKSUM_LEN);
+    if checksum(summed) != word(sum) {
+        return Err(DecodeError::Checksum);
+    }
+    Ok(summed[HEADER_LEN..].chunks_exact(ENTRY_LEN).map(entry).collect())
+}
+
+fn entry(bytes: &[u8]) -> Profile {
+    let mut words = [0; WORDS];
+    for (word_of, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word_of = word(chunk);
+    }
+    unpack(&words)
+}
+
+fn decode_original(bytes: &[u8], when: Minute) -> Result<Vec<Profile>, DecodeError> {
+    let header = bytes.get(ORIGINAL_MAGIC.len()..ORIGINAL_HEADER_LEN);
+    let (version, entries) = unpair(word(header.ok_or(DecodeError::Truncated)?));
+    let len = match version {
+        1 | 2 => ORIGINAL_ENTRY_LEN[version as usize - 1],
+        _ => return Err(DecodeError::Version(version)),
+    };
+    // The original ignores what follows the entries, so trailing bytes are no damage.
+    let body = &bytes[ORIGINAL_HEADER_LEN..];
+    if (body.len() as u64) < u64::from(entries) * len as u64 {
+        return Err(DecodeError::Length { entries, bytes: bytes.len() });
+    }
+    let read = |bytes| original_entry(bytes, when);
+    Ok(body.chunks_exact(len).take(entries as usize).map(read).collect())
+}
+
+/// An entry of 40 bytes is of version 1, which has no deviation and no rates: they are zero.
+fn original_entry(bytes: &[u8], when: Minute) -> Profile {
+    let mut name = [0; COMM_LEN];
+    name.copy_from_slice(&bytes[..COMM_LEN]);
+    let tier = Tier::ALL[usize::from(bytes[16]).min(Tier::ALL.len() - 1)];
+    let detailed = bytes.len() == ORIGINAL_ENTRY_LEN[1];
+    let detail = |at: usize| if detailed { word(&bytes[at..at + 8]) } else { 0 };
+    let (observations, votes) = unpair(word(&bytes[bytes.len() - 8..]));
+    let mut credit = [0; 3];
+    credit[tier.index()] = votes.min(ORIGINAL_VOTES_MAX);
+    Profile {
+        comm: Comm::from_kernel(name),
+        votes: Votes::fresh(credit),
+        run: Span::from_nanos(word(&bytes[24..32])),
+        run_dev: Span::from_nanos(detail(32)),
+        wake_freq: Rate::from_per_100ms(detail(40)),
+        csw_rate: Rate::from_per_100ms(detail(48)),
+        observations,
+        last_seen: when,
+        misses: 0,
+    }
+}
+
+/// FNV-1a of 64 bits. Each step is a bijection of the sum so far, so two inputs that differ in
+/// one byte never have the same sum; it guards against damage, not against intent.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// Two numbers of 32 bits in one word, the first in the lower half.
+const fn pair(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+const fn unpair(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+/// The eight bytes of a slice as a number.
+fn word(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(bytes);
+    u64::from_le_bytes(word)
+}
