@@ -23,7 +23,6 @@
 extern crate alloc;
 
 pub mod engine;
-pub mod knobs;
 pub mod policy;
 pub mod procdb;
 pub mod runqueue;
