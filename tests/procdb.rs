@@ -242,7 +242,7 @@ fn changed_habits_change_the_prediction_however_long_the_old_ones_lasted() {
             })
             .collect();
         // Two thirds of the full weight after 16 observations, all of it after a thousand.
-        let (lost, found) = if lasted == 16 { (5, 11) } else { (7, 14) };
+        let (lost, found) = if lasted == 16 { (5, 10) } else { (7, 14) };
         assert!(tiers[..lost].iter().all(|tier| *tier == Some(Tier::Interactive)), "{tiers:?}");
         assert!(tiers[lost..found].iter().all(Option::is_none), "{tiers:?}");
         assert!(tiers[found..].iter().all(|tier| *tier == Some(Tier::Batch)), "{tiers:?}");
