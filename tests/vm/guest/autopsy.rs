@@ -9,9 +9,29 @@ const THREAD_FILES: [&str; 3] = ["wchan", "syscall", "stack"];
 const STATUS_FIELDS: [&str; 6] =
     ["State", "SigPnd", "SigBlk", "SigCgt", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"];
 
-/// Writes each thread's state, signals, place in the kernel and scheduling figures to the console log.
-pub fn log_threads(pid: libc::pid_t) {
-    report::log(&format!("threads of process {pid}, sched_ext is {:?}:", kernel::sched_ext_state()));
+/// Writes down where every thread of a process and of its children stands.
+pub fn log_family(pid: libc::pid_t) {
+    report::log(&format!("sched_ext is {}", kernel::sched_ext_state().unwrap_or_default()));
+    log_threads(pid);
+    for child in children_of(pid) {
+        log_threads(child);
+    }
+}
+
+/// The fourth field of a process's stat is its parent; the name before it may contain anything but ends in a bracket.
+fn children_of(parent: libc::pid_t) -> Vec<libc::pid_t> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        after_name.split_whitespace().nth(1) == Some(&parent.to_string())
+    })
+    .collect()
+}
+
+/// State, signals, place in the kernel and scheduling figures.
+fn log_threads(pid: libc::pid_t) {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
     for thread in threads.flatten().map(|entry| entry.path()) {
         let read = |name: &str| fs::read_to_string(thread.join(name)).unwrap_or_default().trim().replace('\n', "; ");

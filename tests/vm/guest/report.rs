@@ -4,6 +4,7 @@ use crate::protocol::{GUEST_PORT, Message};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Mutex, OnceLock};
 
 /// Opened once by the agent, shared with its reader threads. Forked workers never report.
@@ -11,15 +12,23 @@ static PORT: OnceLock<Mutex<File>> = OnceLock::new();
 
 /// Opens the port in raw mode, so that the terminal layer neither echoes nor rewrites line ends.
 pub fn open() {
-    let port = OpenOptions::new().read(true).write(true).open(GUEST_PORT).expect("the second serial port exists");
+    // Without O_NONBLOCK an open may wait for a carrier, and with it for ever.
+    let port = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(GUEST_PORT)
+        .expect("the second serial port exists");
     // SAFETY: termios is plain data, and the descriptor is open for the whole block.
     unsafe {
         let mut settings: libc::termios = std::mem::zeroed();
         if libc::tcgetattr(port.as_raw_fd(), &mut settings) == 0 {
             libc::cfmakeraw(&mut settings);
             libc::cfsetspeed(&mut settings, libc::B115200);
+            settings.c_cflag |= libc::CLOCAL;
             libc::tcsetattr(port.as_raw_fd(), libc::TCSANOW, &settings);
         }
+        libc::fcntl(port.as_raw_fd(), libc::F_SETFL, 0);
     }
     let _ = PORT.set(Mutex::new(port));
 }

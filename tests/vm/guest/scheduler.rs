@@ -108,6 +108,11 @@ impl Scheduler {
         Ok(())
     }
 
+    /// For the console log: what each of its threads is doing now.
+    pub fn log_threads(&self) {
+        autopsy::log_family(self.pid());
+    }
+
     /// Lines printed since the last look.
     pub fn printed(&self) -> Vec<String> {
         self.output.try_iter().collect()
@@ -133,7 +138,8 @@ impl Scheduler {
         let statistics = self.statistics()?;
         let minor = statistics.count("page_faults_minor")?;
         let major = statistics.count("page_faults_major")?;
-        ensure!(minor + major == 0, "the scheduler page-faulted while scheduling: {minor} minor, {major} major");
+        let health = statistics.text("health")?;
+        ensure!(minor + major == 0, "page faults while scheduling: {minor} minor, {major} major; health: {health}");
         Ok(())
     }
 
@@ -153,10 +159,7 @@ impl Scheduler {
     pub fn wait_for_end(&mut self, limit: Duration) -> Result<Ended> {
         match wait_with_limit(&mut self.child, limit)? {
             Some(status) => Ok(Ended { status, output: self.rest_of_output() }),
-            None => {
-                autopsy::log_threads(self.pid());
-                bail!("the scheduler is still there after {} s (its threads are in the console log)", limit.as_secs())
-            }
+            None => bail!("the scheduler is still there after {} s", limit.as_secs()),
         }
     }
 
@@ -168,8 +171,11 @@ impl Scheduler {
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
-        // Only after a failed check: the verdict is known, and the machine goes down anyway.
-        let _ = self.child.kill();
+        // Still running here means that a check failed: what it does instead belongs into the evidence.
+        if let Ok(None) = self.child.try_wait() {
+            autopsy::log_family(self.pid());
+            let _ = self.child.kill();
+        }
     }
 }
 

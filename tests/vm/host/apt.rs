@@ -106,6 +106,7 @@ impl Apt {
 
     /// Downloads packages and unpacks them into a folder, running none of their scripts.
     pub fn unpack(&self, packages: &[String], folder: &Path) -> Result<()> {
+        fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
         let downloads = self.folder.join("downloads");
         let _ = fs::remove_dir_all(&downloads);
         fs::create_dir_all(&downloads).with_context(|| format!("creating {}", downloads.display()))?;

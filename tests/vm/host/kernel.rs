@@ -74,8 +74,9 @@ fn check(assets: &Assets, release: &str) -> Result<Verdict> {
     {
         return Ok(Verdict::Skipped(reason));
     }
-    let Some(folder) = fetch(&assets.cache, release)? else {
-        return Ok(Verdict::Skipped("it is not in the archive".into()));
+    let folder = match fetch(&assets.cache, release) {
+        Ok(folder) => folder,
+        Err(error) => return Ok(Verdict::Skipped(format!("{error:#}"))),
     };
     let config = fs::read_to_string(folder.join("config")).unwrap_or_default();
     if let Some(option) = OPTIONS.iter().find(|option| !config.lines().any(|line| line == **option)) {
@@ -121,33 +122,30 @@ fn is_good(cache: &Cache, release: &str) -> bool {
     fs::read_to_string(verdict_path(cache, release)).is_ok_and(|verdict| verdict == GOOD)
 }
 
-/// Image and configuration of one release; `None` if the archive names it but has it no more.
-fn fetch(cache: &Cache, release: &str) -> Result<Option<PathBuf>> {
-    let mut missing = false;
-    let folder = cache.item(&format!("kernels/{release}"), |folder| {
+/// Image and configuration of one release.
+fn fetch(cache: &Cache, release: &str) -> Result<PathBuf> {
+    cache.item(&format!("kernels/{release}"), |folder| {
         let apt = Apt::open(cache)?;
         progress::step(&format!("fetching linux-{release}"));
         let unpacked = folder.join("unpacked");
-        let base = format!("linux-base-{release}");
-        let names = apt.names("linux-b")?;
-        for prefix in PACKAGES {
-            let binary = format!("{prefix}{release}");
-            if names.contains(&binary) && apt.unpack(&[binary, base.clone()], &unpacked).is_ok() {
-                let modules = unpacked.join("usr/lib/modules").join(release);
-                let image = ["vmlinuz", "vmlinuz.unsigned"].map(|name| modules.join(name)).into_iter().find(|path| path.exists());
-                fs::rename(image.context("the package has no vmlinuz")?, folder.join("vmlinuz"))?;
-                fs::rename(modules.join("config"), folder.join("config")).context("the package has no config")?;
-                return fs::remove_dir_all(unpacked).context("removing what is not needed");
+        let known = apt.names("linux-binary-")?;
+        // Lists may name packages that the archive has no more, so the second kind is tried when the first fails.
+        let binaries = PACKAGES.iter().map(|prefix| format!("{prefix}{release}")).filter(|name| known.contains(name));
+        let mut result = Err(anyhow::anyhow!("Debian has no package of it"));
+        for binary in binaries {
+            result = apt.unpack(&[binary, format!("linux-base-{release}")], &unpacked);
+            if result.is_ok() {
+                break;
             }
         }
-        missing = true;
-        bail!("not in the archive")
-    });
-    match folder {
-        Ok(folder) => Ok(Some(folder)),
-        Err(_) if missing => Ok(None),
-        Err(error) => Err(error),
-    }
+        result?;
+        let modules = unpacked.join("usr/lib/modules").join(release);
+        let images = ["vmlinuz", "vmlinuz.unsigned"].map(|name| modules.join(name));
+        let image = images.into_iter().find(|path| path.exists()).context("the package has no vmlinuz")?;
+        fs::rename(image, folder.join("vmlinuz")).context("keeping the kernel")?;
+        fs::rename(modules.join("config"), folder.join("config")).context("the package has no config")?;
+        fs::remove_dir_all(unpacked).context("removing what is not needed")
+    })
 }
 
 fn kernel_at(folder: &Path, release: &str) -> Kernel {

@@ -23,6 +23,8 @@ pub enum Outcome {
     Passed,
     /// The guest said so, or its kernel complained.
     Failed(String),
+    /// The agent never said hello.
+    NeverUp(String),
     /// QEMU ended without a verdict.
     GuestDied(String),
     /// We ended it.
@@ -42,8 +44,13 @@ pub struct Boot<'a> {
 pub type Listener<'a> = dyn FnMut(&Message) + 'a;
 
 const GLANCE: Duration = Duration::from_millis(200);
+/// A boot takes 3 to 10 s. One in some 150, on a busy host, was seen to stop short of our agent, for a reason that its
+/// console did not tell; the scheduler was not even loaded.
+const COME_UP_LIMIT: Duration = Duration::from_secs(40);
 /// From verdict to power off; later messages of the kernel would be lost.
 const FAREWELL: Duration = Duration::from_secs(10);
+/// A kernel that does not come up twice in a row has a reason.
+const ATTEMPTS: u32 = 2;
 /// Exact mode takes about 4 s of the host for each of the guest; a busy host may double that.
 const EXACT_FACTOR: u32 = 6;
 
@@ -70,8 +77,22 @@ impl Boot<'_> {
         self.assets.logs.join(format!("{}-{}.console.log", self.scenario.name, self.kernel.name))
     }
 
-    /// Boots, listens until the end, and judges.
+    /// Boots, listens until the end, and judges. Only a guest that never came up gets a second chance, and that is said.
     pub fn run(&self, listener: &mut Listener) -> Result<Outcome> {
+        for attempt in 1.. {
+            match self.attempt(listener)? {
+                Outcome::NeverUp(_) if attempt < ATTEMPTS => {
+                    let kept = self.console_path().with_extension("first.log");
+                    let _ = fs::rename(self.console_path(), &kept);
+                    progress::line(&format!("    the guest did not come up, once more (console: {})", kept.display()));
+                }
+                outcome => return Ok(outcome),
+            }
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    fn attempt(&self, listener: &mut Listener) -> Result<Outcome> {
         let console_path = self.console_path();
         let complaints_path = console_path.with_extension("qemu");
         let mut guest = self.start(&console_path, &complaints_path)?;
@@ -96,6 +117,10 @@ impl Boot<'_> {
                     Some(line) => format!("{reason}; the kernel complained: {line}"),
                     None => reason,
                 })
+            }
+            Heard::Nothing => {
+                let waited = start.elapsed().as_secs();
+                Outcome::NeverUp(format!("no word from the agent in {waited} s; {}", console.last_words()))
             }
             Heard::Interrupt => Outcome::Interrupted,
         })
@@ -145,10 +170,14 @@ impl Boot<'_> {
         let factor = if self.mode == Mode::Exact { EXACT_FACTOR } else { 1 };
         let limit = Duration::from_secs(self.scenario.limit_s) * factor;
         let mut doing = "booting".to_string();
+        let mut up = false;
         loop {
             progress::show(&format!("{} {}", self.kernel.name, self.scenario.name), start.elapsed(), &doing);
             if was_interrupted() {
                 return Heard::Interrupt;
+            }
+            if !up && start.elapsed() > COME_UP_LIMIT * factor {
+                return Heard::Nothing;
             }
             if start.elapsed() > limit {
                 return Heard::TooLate(doing);
@@ -159,6 +188,7 @@ impl Boot<'_> {
                 Ok(message) => {
                     if let Message::Hello { .. } = message {
                         doing = "the guest is up".into();
+                        up = true;
                     }
                     listener(&message);
                 }
@@ -171,6 +201,8 @@ impl Boot<'_> {
 
 enum Heard {
     Verdict(Message),
+    /// Not even a hello.
+    Nothing,
     End,
     TooLate(String),
     Interrupt,
@@ -209,6 +241,7 @@ impl Outcome {
         match self {
             Outcome::Passed => "passed",
             Outcome::Failed(_) => "failed",
+            Outcome::NeverUp(_) => "never came up",
             Outcome::GuestDied(_) => "guest died",
             Outcome::TimedOut(_) => "timed out",
             Outcome::Interrupted => "interrupted",
@@ -218,7 +251,10 @@ impl Outcome {
     pub fn reason(&self) -> &str {
         match self {
             Outcome::Passed | Outcome::Interrupted => "",
-            Outcome::Failed(reason) | Outcome::GuestDied(reason) | Outcome::TimedOut(reason) => reason,
+            Outcome::Failed(reason)
+            | Outcome::NeverUp(reason)
+            | Outcome::GuestDied(reason)
+            | Outcome::TimedOut(reason) => reason,
         }
     }
 

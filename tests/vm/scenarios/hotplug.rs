@@ -25,6 +25,8 @@ pub const ALL: &[Scenario] = &[
 ];
 
 const BACK_LIMIT: Duration = Duration::from_secs(10);
+/// Later than this something hangs, and the console log should say what, while it does.
+const BACK_USUALLY: Duration = Duration::from_secs(4);
 const SIGNAL_LIMIT: Duration = Duration::from_secs(3);
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -63,7 +65,12 @@ fn go_and_come_back(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
 /// In between there is neither a scheduler nor a statistics server, so only the end of the wait counts.
 fn wait_for_restart(scheduler: &Scheduler, before: u64) -> Result<()> {
     let start = Instant::now();
+    let mut examined = false;
     loop {
+        if start.elapsed() > BACK_USUALLY && !examined {
+            scheduler.log_threads();
+            examined = true;
+        }
         let restarts = scheduler.statistics().and_then(|statistics| statistics.count("restarts"));
         match (scheduler.expect_in_charge(), restarts) {
             (Ok(()), Ok(restarts)) if restarts > before => {
