@@ -10,6 +10,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Start of the name of a run's own folder; the rest is its process id.
+const SCRATCH: &str = "run-";
+
 pub struct Assets {
     pub cache: Cache,
     pub qemu: Qemu,
@@ -35,7 +38,8 @@ impl Assets {
         let cache = Cache::open()?;
         let qemu = Qemu::find(&cache)?;
         let logs = log_folder()?;
-        let scratch = logs.join(format!("run-{}", std::process::id()));
+        remove_abandoned(&logs);
+        let scratch = logs.join(format!("{SCRATCH}{}", std::process::id()));
         fs::create_dir_all(&scratch).with_context(|| format!("creating {}", scratch.display()))?;
         Ok(Assets { cache, qemu, scheduler, logs, scratch })
     }
@@ -66,6 +70,18 @@ impl Assets {
 impl Drop for Assets {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.scratch);
+    }
+}
+
+/// A run that was killed could not remove its folder.
+fn remove_abandoned(logs: &Path) {
+    let Ok(entries) = fs::read_dir(logs) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(SCRATCH));
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 

@@ -50,7 +50,7 @@ pub fn run(scheduler: Option<&Path>, user_kernel: Option<&Path>) -> Result<bool>
 fn introduce(kernel: &Kernel) {
     println!("Booting Linux {} with {CPUS} virtual CPUs in QEMU; nothing on this machine is changed.", kernel.name);
     println!("Time in there counts instructions, 1 ns each, so a busy machine does not blur the figures.");
-    println!("The boot takes half a minute, the whole demonstration about two.\n");
+    println!("It takes about half a minute.\n");
 }
 
 fn print_table(scheduler: &str, metrics: &BTreeMap<String, f64>) {

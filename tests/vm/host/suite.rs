@@ -3,9 +3,9 @@
 use super::assets::Assets;
 use super::cli::SuiteArguments;
 use super::kernel::{self, Kernel};
-use super::runner::{Boot, Outcome};
-use super::table::{self, Row};
 use super::progress;
+use super::runner::{self, Boot, Outcome};
+use super::table::{self, Row};
 use crate::protocol::Message;
 use crate::scenario::{self, Scenario};
 use anyhow::{Result, bail};
@@ -20,19 +20,17 @@ pub fn run(arguments: &SuiteArguments) -> Result<bool> {
     let scenarios = choose(&arguments.only)?;
     let assets = Assets::find(arguments.scheduler.as_deref())?;
     let kernels = kernels(&assets, arguments)?;
-    let mut rows = Vec::new();
+    let mut rows: Vec<Row> = Vec::new();
     'all: for (number, kernel) in kernels.iter().enumerate() {
         for &scenario in scenarios.iter().filter(|scenario| number == 0 || !scenario.once) {
-            let row = run_one(&assets, kernel, scenario, arguments)?;
-            let interrupted = row.outcome == Outcome::Interrupted;
-            rows.push(row);
-            if interrupted {
-                break 'all;
+            match run_one(&assets, kernel, scenario, arguments)? {
+                Row { outcome: Outcome::Interrupted, .. } => break 'all,
+                row => rows.push(row),
             }
         }
     }
     table::print(&rows);
-    Ok(rows.iter().all(Row::passed))
+    Ok(rows.iter().all(Row::passed) && !runner::was_interrupted())
 }
 
 fn run_one(assets: &Assets, kernel: &Kernel, scenario: &'static Scenario, arguments: &SuiteArguments) -> Result<Row> {
@@ -53,8 +51,10 @@ fn run_one(assets: &Assets, kernel: &Kernel, scenario: &'static Scenario, argume
     })?;
     let row = Row { kernel: kernel.name.clone(), scenario, outcome, took: start.elapsed() };
     progress::line(&format!("{} {}: {} in {} s", row.kernel, scenario.name, row.verdict(), row.took.as_secs()));
-    if !row.passed() {
+    if !row.outcome.reason().is_empty() {
         progress::line(&format!("    {}", row.outcome.reason()));
+    }
+    if !row.passed() {
         progress::line(&format!("    console: {}", boot.console_path().display()));
     }
     Ok(row)

@@ -2,7 +2,7 @@
 
 use crate::guest::{Guest, kernel, report};
 use crate::scenario::{Expect, Scenario, USUAL};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::time::Duration;
 
 pub const ALL: &[Scenario] = &[
@@ -23,6 +23,14 @@ pub const ALL: &[Scenario] = &[
         ..USUAL
     },
     Scenario {
+        name: "self-warns",
+        about: "the guest passes, but its kernel printed a warning: that must spoil the pass",
+        expect: Expect::Fail(&["the kernel complained"]),
+        once: true,
+        run: warns,
+        ..USUAL
+    },
+    Scenario {
         name: "self-dies",
         about: "the kernel panics: the harness must say that the guest died, with the kernel's last words",
         expect: Expect::Die,
@@ -40,6 +48,10 @@ pub const ALL: &[Scenario] = &[
         ..USUAL
     },
 ];
+
+fn warns(_: &Guest) -> Result<()> {
+    std::fs::write("/dev/kmsg", "<4>WARNING: on purpose").context("writing to the kernel's log")
+}
 
 fn dies(_: &Guest) -> Result<()> {
     report::progress("crashing the kernel");
