@@ -72,7 +72,6 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
-    runner::catch_interrupts();
     match run(arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) if runner::was_interrupted() => ExitCode::from(130),
@@ -85,7 +84,11 @@ pub fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<bool> {
-    match arguments.command.unwrap_or(What::Suite(arguments.suite)) {
+    let what = arguments.command.unwrap_or(What::Suite(arguments.suite));
+    if !matches!(what, What::BuildKernel) {
+        runner::catch_interrupts();
+    }
+    match what {
         What::Suite(arguments) => suite::run(&arguments),
         What::Demo(arguments) => demo::run(arguments.scheduler.as_deref(), arguments.kernel.as_deref()),
         What::BuildKernel => {

@@ -2,14 +2,16 @@
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 /// Lines of a program's complaint that an error quotes.
 const QUOTED_LINES: usize = 6;
 
-/// Runs to the end and returns what it printed.
+/// Runs to the end and returns what it printed. Dies with us: a build must not go on in a cache that is being cleaned.
 pub fn output(command: &mut Command) -> Result<String> {
+    die_with_us(command, libc::SIGTERM);
     let Output { status, stdout, stderr } = command
         .stdin(Stdio::null())
         .output()
@@ -19,6 +21,17 @@ pub fn output(command: &mut Command) -> Result<String> {
         bail!("{} failed ({status}): {complaint}", describe(command));
     }
     Ok(String::from_utf8_lossy(&stdout).into_owned())
+}
+
+/// The kernel sends this signal to the child when the thread that started it is gone.
+pub fn die_with_us(command: &mut Command, signal: libc::c_int) {
+    // SAFETY: only a system call between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            libc::prctl(libc::PR_SET_PDEATHSIG, signal);
+            Ok(())
+        });
+    }
 }
 
 /// The command line as a person would type it.

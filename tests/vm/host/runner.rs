@@ -10,7 +10,6 @@ use crate::scenario::{Expect, Scenario};
 use anyhow::{Context, Result};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -143,13 +142,8 @@ impl Boot<'_> {
         });
         let complaints = File::create(complaints).context("creating a file for QEMU's complaints")?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(complaints);
-        // SAFETY: only a system call between fork and exec. A harness that is killed takes its guest along.
-        unsafe {
-            command.pre_exec(|| {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                Ok(())
-            });
-        }
+        // A harness that is killed takes its guest along.
+        command::die_with_us(&mut command, libc::SIGKILL);
         let mut child = command.spawn().with_context(|| format!("starting {}", command::describe(&command)))?;
         let output = child.stdout.take().context("QEMU's output is piped")?;
         let (sender, messages) = channel();
