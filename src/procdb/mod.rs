@@ -125,9 +125,9 @@ impl Confidence {
 /// vote has lost half its weight after eleven observations, and all votes together never exceed
 /// sixteen. Unanimous habits that turn into others are no longer predicted after at most eight
 /// observations and predicted anew after at most fifteen, without any prediction having been
-/// judged: about one build of a medium program, or a day of an office one. A faster fading would let one
-/// odd run in ten shake a prediction; a slower one would outlast the change of a program's
-/// version for weeks.
+/// judged: about one build of a medium program, or a day of an office one. A faster fading would
+/// let one odd run in ten shake a prediction; a slower one would outlast the change of a
+/// program's version for weeks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Votes([u32; 3]);
 
