@@ -13,9 +13,5 @@ mod scenarios;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if std::process::id() == 1 {
-        guest::main()
-    } else {
-        host::main()
-    }
+    if std::process::id() == 1 { guest::main() } else { host::main() }
 }

@@ -15,18 +15,32 @@ pub const GUEST_PORT: &str = "/dev/ttyS1";
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Message {
     /// The agent runs; nothing before this point is the scenario's fault.
-    Hello { kernel: String, cpus: usize },
+    Hello {
+        kernel: String,
+        cpus: usize,
+    },
     /// What is going on now: shown while it lasts, quoted when it never ends.
-    Progress { text: String },
+    Progress {
+        text: String,
+    },
     /// Worth keeping: printed on a line of its own.
-    Note { text: String },
+    Note {
+        text: String,
+    },
     /// A measured value for the host's tables.
-    Metric { name: String, value: f64 },
+    Metric {
+        name: String,
+        value: f64,
+    },
     /// A line that the scheduler printed.
-    Telemetry { line: String },
+    Telemetry {
+        line: String,
+    },
     /// The verdicts. A guest that ends without one has died.
     Pass,
-    Fail { reason: String },
+    Fail {
+        reason: String,
+    },
 }
 
 /// How time passes in the guest.
@@ -58,7 +72,12 @@ pub struct Orders {
 
 impl Orders {
     pub fn to_arguments(&self) -> String {
-        format!("vm.scenario={} vm.mode={} vm.scheduler={}", self.scenario, self.mode.name(), self.scheduler)
+        format!(
+            "vm.scenario={} vm.mode={} vm.scheduler={}",
+            self.scenario,
+            self.mode.name(),
+            self.scheduler
+        )
     }
 
     /// Reads the orders back out of `/proc/cmdline`.
@@ -72,6 +91,10 @@ impl Orders {
             "exact" => Mode::Exact,
             _ => Mode::Fast,
         };
-        Ok(Orders { scenario: value("vm.scenario")?.into(), mode, scheduler: value("vm.scheduler")?.into() })
+        Ok(Orders {
+            scenario: value("vm.scenario")?.into(),
+            mode,
+            scheduler: value("vm.scheduler")?.into(),
+        })
     }
 }

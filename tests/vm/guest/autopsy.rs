@@ -6,8 +6,14 @@ use std::fs;
 /// Files of a thread that say where it stands.
 const THREAD_FILES: [&str; 3] = ["wchan", "syscall", "stack"];
 /// Fields of a thread's status that matter to scheduling.
-const STATUS_FIELDS: [&str; 6] =
-    ["State", "SigPnd", "SigBlk", "SigCgt", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"];
+const STATUS_FIELDS: [&str; 6] = [
+    "State",
+    "SigPnd",
+    "SigBlk",
+    "SigCgt",
+    "voluntary_ctxt_switches",
+    "nonvoluntary_ctxt_switches",
+];
 
 /// Writes down where every thread of a process and of its children stands.
 pub fn log_family(pid: libc::pid_t) {
@@ -34,17 +40,22 @@ fn children_of(parent: libc::pid_t) -> Vec<libc::pid_t> {
 fn log_threads(pid: libc::pid_t) {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
     for thread in threads.flatten().map(|entry| entry.path()) {
-        let read = |name: &str| fs::read_to_string(thread.join(name)).unwrap_or_default().trim().replace('\n', "; ");
+        let read = |name: &str| {
+            fs::read_to_string(thread.join(name)).unwrap_or_default().trim().replace('\n', "; ")
+        };
         report::log(&format!("thread {} {}", thread.display(), read("comm")));
         let status = fs::read_to_string(thread.join("status")).unwrap_or_default();
-        for line in status.lines().filter(|line| STATUS_FIELDS.iter().any(|field| line.starts_with(field))) {
+        for line in
+            status.lines().filter(|line| STATUS_FIELDS.iter().any(|field| line.starts_with(field)))
+        {
             report::log(&format!("  {}", line.replace('\t', " ")));
         }
         for name in THREAD_FILES {
             report::log(&format!("  {name}: {}", read(name)));
         }
         let sched = fs::read_to_string(thread.join("sched")).unwrap_or_default();
-        for line in sched.lines().filter(|line| line.contains("ext.") || line.starts_with("policy")) {
+        for line in sched.lines().filter(|line| line.contains("ext.") || line.starts_with("policy"))
+        {
             report::log(&format!("  {}", line.split_whitespace().collect::<Vec<_>>().join(" ")));
         }
     }

@@ -36,13 +36,15 @@ pub fn mount_everything() -> Result<()> {
 }
 
 fn mount(source: &str, target: &str, kind: &str) -> Result<()> {
-    let [c_source, c_target, c_kind] =
-        [source, target, kind].map(|text| CString::new(text).expect("a constant without a zero byte"));
+    let [c_source, c_target, c_kind] = [source, target, kind]
+        .map(|text| CString::new(text).expect("a constant without a zero byte"));
     // SAFETY: three terminated strings that outlive the call, no options.
-    let failed =
-        unsafe { libc::mount(c_source.as_ptr(), c_target.as_ptr(), c_kind.as_ptr(), 0, std::ptr::null()) } != 0;
+    let failed = unsafe {
+        libc::mount(c_source.as_ptr(), c_target.as_ptr(), c_kind.as_ptr(), 0, std::ptr::null())
+    } != 0;
     if failed {
-        return Err(std::io::Error::last_os_error()).with_context(|| format!("mounting {kind} on {target}"));
+        return Err(std::io::Error::last_os_error())
+            .with_context(|| format!("mounting {kind} on {target}"));
     }
     Ok(())
 }
@@ -70,10 +72,12 @@ pub fn prepare_user_land() -> Result<()> {
 pub fn become_real_time() -> Result<()> {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: pid 0 is the caller and the parameter block lives on the stack.
-    let failed =
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &priority) } != 0;
+    let failed = unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &priority)
+    } != 0;
     if failed {
-        return Err(std::io::Error::last_os_error()).context("taking a real-time priority for the agent");
+        return Err(std::io::Error::last_os_error())
+            .context("taking a real-time priority for the agent");
     }
     Ok(())
 }
@@ -83,7 +87,8 @@ pub fn reap_until_exit(agent: libc::pid_t) {
     loop {
         // SAFETY: waits for any child; the status is not wanted.
         let pid = unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) };
-        let interrupted = pid < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR);
+        let interrupted =
+            pid < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR);
         if pid == agent || (pid < 0 && !interrupted) {
             return;
         }

@@ -48,7 +48,9 @@ pub fn wait_for_state(wanted: &str, limit: Duration) -> Result<()> {
 pub fn available_memory() -> Result<usize> {
     let text = read("/proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("/proc/meminfo has no MemAvailable")?;
+    let kib = line
+        .and_then(|line| line.trim().strip_suffix(" kB"))
+        .context("/proc/meminfo has no MemAvailable")?;
     Ok(kib.trim().parse::<usize>().with_context(|| format!("reading {kib:?}"))? << 10)
 }
 
@@ -70,7 +72,8 @@ pub fn messages() -> String {
     const READ_ALL: libc::c_int = 3;
     let mut text = vec![0_u8; 1 << 20];
     // SAFETY: the buffer is as long as we say.
-    let length = unsafe { libc::klogctl(READ_ALL, text.as_mut_ptr().cast(), text.len() as libc::c_int) };
+    let length =
+        unsafe { libc::klogctl(READ_ALL, text.as_mut_ptr().cast(), text.len() as libc::c_int) };
     text.truncate(usize::try_from(length).unwrap_or(0));
     String::from_utf8_lossy(&text).into_owned()
 }

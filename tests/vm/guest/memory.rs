@@ -35,9 +35,13 @@ impl<T: Zeroed> Shared<T> {
             )
         };
         if start == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error()).with_context(|| format!("mapping {bytes} shared bytes"));
+            return Err(std::io::Error::last_os_error())
+                .with_context(|| format!("mapping {bytes} shared bytes"));
         }
-        Ok(Shared { start: NonNull::new(start.cast()).expect("a mapping never starts at 0"), count })
+        Ok(Shared {
+            start: NonNull::new(start.cast()).expect("a mapping never starts at 0"),
+            count,
+        })
     }
 }
 

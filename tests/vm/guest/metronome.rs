@@ -20,7 +20,8 @@ const PERIODIC: u8 = 1 << 6;
 pub fn start() -> Result<()> {
     // SAFETY: asks for port access for this thread only.
     if unsafe { libc::syscall(libc::SYS_iopl, 3) } != 0 {
-        return Err(std::io::Error::last_os_error()).context("asking for port access to set the metronome");
+        return Err(std::io::Error::last_os_error())
+            .context("asking for port access to set the metronome");
     }
     let a = read(REGISTER_A);
     write(REGISTER_A, (a & 0xf0) | RATE_8192_HZ);

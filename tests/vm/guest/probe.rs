@@ -57,8 +57,12 @@ impl Probe {
         let waited = unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
         ensure!(waited == self.pid, "waiting for the probe: {}", std::io::Error::last_os_error());
         // A slot that was never reached is 0, which no real wake-up can be.
-        let mut sorted_ns: Vec<u64> =
-            self.lateness_ns.iter().map(|late| late.load(Relaxed)).filter(|&late| late > 0).collect();
+        let mut sorted_ns: Vec<u64> = self
+            .lateness_ns
+            .iter()
+            .map(|late| late.load(Relaxed))
+            .filter(|&late| late > 0)
+            .collect();
         sorted_ns.sort_unstable();
         ensure!(!sorted_ns.is_empty(), "the probe never woke up");
         Ok(Lateness { sorted_ns })
@@ -70,7 +74,8 @@ fn measure(lateness_ns: &[AtomicU64], run_ns: u64) {
     let mut deadline = now_ns();
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     for slot in lateness_ns {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         deadline = deadline.max(now_ns()) + GAP_NS_MIN + (random >> 33) % GAP_NS_SPREAD;
         if deadline > end {
             return;
@@ -88,7 +93,12 @@ fn sleep_until(deadline_ns: u64) {
     };
     // SAFETY: reads the deadline only.
     unsafe {
-        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &deadline, std::ptr::null_mut());
+        libc::clock_nanosleep(
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &deadline,
+            std::ptr::null_mut(),
+        );
     }
 }
 
@@ -98,4 +108,3 @@ fn now_ns() -> u64 {
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * SECOND_NS + now.tv_nsec as u64
 }
-

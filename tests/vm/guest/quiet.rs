@@ -39,7 +39,8 @@ struct Ticks {
 fn ticks() -> Result<Ticks> {
     let text = fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
     let line = text.lines().next().unwrap_or_default();
-    let fields: Vec<u64> = line.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+    let fields: Vec<u64> =
+        line.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
     let idle = fields.iter().skip(3).take(2).sum();
     Ok(Ticks { idle, all: fields.iter().sum() })
 }

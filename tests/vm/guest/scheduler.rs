@@ -54,7 +54,8 @@ impl Scheduler {
     fn spawn(guest: &Guest, arguments: &[&str], live: bool) -> Result<Scheduler> {
         let name = &guest.orders.scheduler;
         report::progress(format!("starting {name} {}", arguments.join(" ")));
-        let mut child = command(guest, arguments).spawn().with_context(|| format!("starting /bin/{name}"))?;
+        let mut child =
+            command(guest, arguments).spawn().with_context(|| format!("starting /bin/{name}"))?;
         let (sender, output) = channel();
         let streams: [Option<Box<dyn Read + Send>>; 2] = [
             child.stdout.take().map(|stream| Box::new(stream) as _),
@@ -86,7 +87,10 @@ impl Scheduler {
         while kernel::sched_ext_state()? != "enabled" {
             if let Some(status) = self.child.try_wait().context("looking at the scheduler")? {
                 let output = self.rest_of_output();
-                bail!("the scheduler ended before it was loaded: {}", Ended { status, output }.describe());
+                bail!(
+                    "the scheduler ended before it was loaded: {}",
+                    Ended { status, output }.describe()
+                );
             }
             ensure!(
                 start.elapsed() < LOAD_LIMIT,
@@ -102,7 +106,11 @@ impl Scheduler {
     /// The kernel itself says that it runs under this scheduler.
     pub fn expect_in_charge(&self) -> Result<()> {
         let state = kernel::sched_ext_state()?;
-        ensure!(state == "enabled", "sched_ext is {state}, not enabled: {}", last_sched_ext_message());
+        ensure!(
+            state == "enabled",
+            "sched_ext is {state}, not enabled: {}",
+            last_sched_ext_message()
+        );
         let ops = kernel::sched_ext_ops()?;
         ensure!(ops.starts_with(&self.ops), "the kernel runs under {ops}, not under {}", self.ops);
         Ok(())
@@ -139,7 +147,10 @@ impl Scheduler {
         let minor = statistics.count("page_faults_minor")?;
         let major = statistics.count("page_faults_major")?;
         let health = statistics.text("health")?;
-        ensure!(minor + major == 0, "page faults while scheduling: {minor} minor, {major} major; health: {health}");
+        ensure!(
+            minor + major == 0,
+            "page faults while scheduling: {minor} minor, {major} major; health: {health}"
+        );
         Ok(())
     }
 
@@ -149,7 +160,11 @@ impl Scheduler {
         // SAFETY: our own child, not yet waited for.
         unsafe { libc::kill(self.pid(), signal) };
         let ended = self.wait_for_end(limit)?;
-        ensure!(ended.status.code() == Some(0), "asked to stop, it ended badly: {}", ended.describe());
+        ensure!(
+            ended.status.code() == Some(0),
+            "asked to stop, it ended badly: {}",
+            ended.describe()
+        );
         ended.expect_no_panic()?;
         kernel::wait_for_state("disabled", limit)?;
         Ok(ended)
@@ -192,7 +207,11 @@ impl Ended {
     }
 
     pub fn expect_no_panic(&self) -> Result<()> {
-        match self.output.iter().find(|line| line.contains("panicked") || line.contains("stack backtrace")) {
+        match self
+            .output
+            .iter()
+            .find(|line| line.contains("panicked") || line.contains("stack backtrace"))
+        {
             Some(line) => bail!("the scheduler panicked: {line}"),
             None => Ok(()),
         }

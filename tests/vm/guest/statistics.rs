@@ -23,12 +23,16 @@ impl Statistics {
 
     pub fn count(&self, field: &str) -> Result<u64> {
         let value = &self.fields[field];
-        value.as_u64().with_context(|| format!("the statistics have no number named {field}: {}", self.fields))
+        value.as_u64().with_context(|| {
+            format!("the statistics have no number named {field}: {}", self.fields)
+        })
     }
 
     pub fn text(&self, field: &str) -> Result<&str> {
         let value = &self.fields[field];
-        value.as_str().with_context(|| format!("the statistics have no text named {field}: {}", self.fields))
+        value
+            .as_str()
+            .with_context(|| format!("the statistics have no text named {field}: {}", self.fields))
     }
 }
 
@@ -38,7 +42,8 @@ fn exchange() -> Result<Value> {
     stream.write_all(b"{\"req\":\"stats\",\"args\":{}}\n")?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
-    let mut answer: Value = serde_json::from_str(&line).with_context(|| format!("reading {line:?}"))?;
+    let mut answer: Value =
+        serde_json::from_str(&line).with_context(|| format!("reading {line:?}"))?;
     if answer["errno"] != 0 {
         bail!("the server refused: {line}");
     }

@@ -30,7 +30,11 @@ pub fn every_worker_moves(
                 last[index] = steps;
                 moved_at[index] = now;
             } else if now - moved_at[index] >= WINDOW {
-                bail!("{} made no progress for {} s", describe(load, index), (now - moved_at[index]).as_secs());
+                bail!(
+                    "{} made no progress for {} s",
+                    describe(load, index),
+                    (now - moved_at[index]).as_secs()
+                );
             }
         }
         report::progress(format!("second {second} of {seconds}, {} workers", last.len()));
@@ -58,7 +62,8 @@ fn report_spread(load: &Load, first: &[u64], last: &[u64]) {
             None => kinds.push((worker.kind.name(), done, done)),
         }
     }
-    let spread: Vec<String> = kinds.iter().map(|(name, least, most)| format!("{name} {least}..{most}")).collect();
+    let spread: Vec<String> =
+        kinds.iter().map(|(name, least, most)| format!("{name} {least}..{most}")).collect();
     report::note(format!("work, least..most: {}", spread.join(", ")));
 }
 

@@ -122,7 +122,14 @@ pub fn toucher(slot: &Slot, bytes: usize) -> ! {
     // SAFETY: a fresh private mapping; each write stays inside it.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let start = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        let start = libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1,
+            0,
+        );
         if start == libc::MAP_FAILED {
             stand_still();
         }

@@ -28,7 +28,10 @@ impl Apt {
     /// Writes the configuration and makes sure that the package lists are fresh.
     pub fn open(cache: &Cache) -> Result<Apt> {
         if std::env::consts::ARCH != "x86_64" {
-            bail!("kernels are fetched for x86_64 only, and this machine is {}", std::env::consts::ARCH);
+            bail!(
+                "kernels are fetched for x86_64 only, and this machine is {}",
+                std::env::consts::ARCH
+            );
         }
         for program in ["apt-get", "apt-cache", "apt-config", "dpkg-deb"] {
             ensure!(
@@ -46,9 +49,11 @@ impl Apt {
     fn write_configuration(&self, mirror: &Mirror) -> Result<()> {
         let folder = self.folder.display();
         for part in ["lists/partial", "cache/archives/partial", "sources.list.d", "none.d"] {
-            fs::create_dir_all(self.folder.join(part)).with_context(|| format!("creating {folder}/{part}"))?;
+            fs::create_dir_all(self.folder.join(part))
+                .with_context(|| format!("creating {folder}/{part}"))?;
         }
-        let signed_by = mirror.signed_by.as_ref().map(|key| format!("Signed-By: {key}\n")).unwrap_or_default();
+        let signed_by =
+            mirror.signed_by.as_ref().map(|key| format!("Signed-By: {key}\n")).unwrap_or_default();
         let sources = format!(
             "Types: deb\nURIs: {}\nSuites: {}\nComponents: main\nArchitectures: amd64\n{signed_by}",
             mirror.uri,
@@ -67,10 +72,13 @@ impl Apt {
             machine = machine_transport(),
         );
         // An empty status: whatever is installed here, a closure is always complete.
-        for (name, text) in [("sources.list.d/vm.sources", &sources), ("apt.conf", &configuration)] {
-            fs::write(self.folder.join(name), text).with_context(|| format!("writing {folder}/{name}"))?;
+        for (name, text) in [("sources.list.d/vm.sources", &sources), ("apt.conf", &configuration)]
+        {
+            fs::write(self.folder.join(name), text)
+                .with_context(|| format!("writing {folder}/{name}"))?;
         }
-        fs::write(self.folder.join("status"), "").with_context(|| format!("writing {folder}/status"))
+        fs::write(self.folder.join("status"), "")
+            .with_context(|| format!("writing {folder}/status"))
     }
 
     fn tool(&self, program: &str) -> Command {
@@ -81,12 +89,20 @@ impl Apt {
 
     fn update_lists(&self) -> Result<()> {
         let stamp = self.folder.join("updated");
-        let age = fs::metadata(&stamp).and_then(|data| data.modified()).ok().and_then(|time| time.elapsed().ok());
+        let age = fs::metadata(&stamp)
+            .and_then(|data| data.modified())
+            .ok()
+            .and_then(|time| time.elapsed().ok());
         if age.is_some_and(|age| age < LISTS_AGE_MAX) {
             return Ok(());
         }
         progress::step("fetching Debian's package lists");
-        command::output(self.tool("apt-get").args(["-qq", "-o", "APT::Update::Error-Mode=any", "update"]))?;
+        command::output(self.tool("apt-get").args([
+            "-qq",
+            "-o",
+            "APT::Update::Error-Mode=any",
+            "update",
+        ]))?;
         fs::write(&stamp, "").with_context(|| format!("writing {}", stamp.display()))
     }
 
@@ -98,7 +114,13 @@ impl Apt {
 
     /// A package and everything it depends on, by name.
     pub fn closure(&self, package: &str) -> Result<Vec<String>> {
-        let plan = command::output(self.tool("apt-get").args(["-qq", "-y", "--print-uris", "install", package]))?;
+        let plan = command::output(self.tool("apt-get").args([
+            "-qq",
+            "-y",
+            "--print-uris",
+            "install",
+            package,
+        ]))?;
         // 'URI' name_version_arch.deb size hash
         let names = plan.lines().filter_map(|line| line.split_whitespace().nth(1)?.split_once('_'));
         Ok(names.map(|(name, _)| name.to_string()).collect())
@@ -109,15 +131,25 @@ impl Apt {
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
         let downloads = self.folder.join("downloads");
         let _ = fs::remove_dir_all(&downloads);
-        fs::create_dir_all(&downloads).with_context(|| format!("creating {}", downloads.display()))?;
-        let fetch = || command::output(self.tool("apt-get").args(["-qq", "download"]).args(packages).current_dir(&downloads));
+        fs::create_dir_all(&downloads)
+            .with_context(|| format!("creating {}", downloads.display()))?;
+        let fetch = || {
+            command::output(
+                self.tool("apt-get")
+                    .args(["-qq", "download"])
+                    .args(packages)
+                    .current_dir(&downloads),
+            )
+        };
         if fetch().is_err() {
             // The archive drops a package when a newer one arrives, so the lists may be too old at any age.
             fs::remove_file(self.folder.join("updated")).context("forgetting the package lists")?;
             self.update_lists()?;
             fetch()?;
         }
-        for file in fs::read_dir(&downloads).with_context(|| format!("reading {}", downloads.display()))? {
+        for file in
+            fs::read_dir(&downloads).with_context(|| format!("reading {}", downloads.display()))?
+        {
             let path = file.context("listing the downloads")?.path();
             command::output(Command::new("dpkg-deb").arg("-x").arg(&path).arg(folder))?;
         }
@@ -128,5 +160,8 @@ impl Apt {
 /// The machine's own proxies and the like, without its hooks, which would touch the machine.
 fn machine_transport() -> String {
     let dump = command::output(Command::new("apt-config").arg("dump")).unwrap_or_default();
-    dump.lines().filter(|line| line.starts_with("Acquire::")).map(|line| format!("{line}\n")).collect()
+    dump.lines()
+        .filter(|line| line.starts_with("Acquire::"))
+        .map(|line| format!("{line}\n"))
+        .collect()
 }

@@ -56,7 +56,11 @@ impl Assets {
             let mut archive = Archive::new();
             let agent = std::env::current_exe().context("looking for this program")?;
             add_program(&mut archive, "/init", &agent)?;
-            add_program(&mut archive, &format!("/bin/{}", self.scheduler_name()?), &self.scheduler)?;
+            add_program(
+                &mut archive,
+                &format!("/bin/{}", self.scheduler_name()?),
+                &self.scheduler,
+            )?;
             archive.file("/bin/busybox", &busybox(&self.cache)?)?;
             if stress_ng {
                 add_stress_ng(&mut archive, &self.cache, &self.scratch)?;
@@ -108,13 +112,17 @@ fn log_folder() -> Result<PathBuf> {
     match writable(target.join("vm")) {
         Some(folder) => Ok(folder),
         // Built by one user, run by another.
-        None => writable(std::env::temp_dir().join("scx_pandemonium_user-vm")).context("no folder for the console logs"),
+        None => writable(std::env::temp_dir().join("scx_pandemonium_user-vm"))
+            .context("no folder for the console logs"),
     }
 }
 
 fn writable(folder: PathBuf) -> Option<PathBuf> {
     let probe = folder.join(format!("probe-{}", std::process::id()));
-    fs::create_dir_all(&folder).and_then(|()| fs::write(&probe, "")).and_then(|()| fs::remove_file(&probe)).ok()?;
+    fs::create_dir_all(&folder)
+        .and_then(|()| fs::write(&probe, ""))
+        .and_then(|()| fs::remove_file(&probe))
+        .ok()?;
     Some(folder)
 }
 
@@ -129,7 +137,8 @@ fn add_program(archive: &mut Archive, name: &str, program: &Path) -> Result<()> 
 
 /// The machine's own if it is static, as it must run without libraries.
 fn busybox(cache: &Cache) -> Result<PathBuf> {
-    let own = command::find("busybox").filter(|path| libraries::of(path).is_ok_and(|needed| needed.is_empty()));
+    let own = command::find("busybox")
+        .filter(|path| libraries::of(path).is_ok_and(|needed| needed.is_empty()));
     match own {
         Some(path) => Ok(path),
         None => Ok(programs::BUSYBOX.get(cache)?.path),
@@ -156,11 +165,16 @@ fn add_private(archive: &mut Archive, name: &str, program: &Program, scratch: &P
     archive.file(&format!("{home}/{name}"), &program.path)?;
     archive.file(&format!("{home}/loader"), &program.loader())?;
     for library in program.libraries()? {
-        let file = library.file_name().and_then(|file| file.to_str()).context("a library with a plain name")?;
+        let file = library
+            .file_name()
+            .and_then(|file| file.to_str())
+            .context("a library with a plain name")?;
         archive.file(&format!("{home}/lib/{file}"), &library)?;
     }
     let script = scratch.join(name);
-    let text = format!("#!/bin/busybox sh\nexec {home}/loader --library-path {home}/lib {home}/{name} \"$@\"\n");
+    let text = format!(
+        "#!/bin/busybox sh\nexec {home}/loader --library-path {home}/lib {home}/{name} \"$@\"\n"
+    );
     fs::write(&script, text).with_context(|| format!("writing {}", script.display()))?;
     make_executable(&script)?;
     archive.file(&format!("/bin/{name}"), &script)
@@ -168,5 +182,6 @@ fn add_private(archive: &mut Archive, name: &str, program: &Program, scratch: &P
 
 fn make_executable(path: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).with_context(|| format!("marking {}", path.display()))
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("marking {}", path.display()))
 }

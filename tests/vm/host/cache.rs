@@ -20,17 +20,27 @@ pub struct Lock {
 impl Cache {
     /// `$SCX_VM_CACHE`, or the usual place for a user's caches.
     pub fn open() -> Result<Cache> {
-        let folder = match (path_variable("SCX_VM_CACHE"), path_variable("XDG_CACHE_HOME"), path_variable("HOME")) {
+        let folder = match (
+            path_variable("SCX_VM_CACHE"),
+            path_variable("XDG_CACHE_HOME"),
+            path_variable("HOME"),
+        ) {
             (Some(folder), _, _) => folder,
             (None, Some(base), _) => base.join("scx_pandemonium_user/vm"),
             (None, None, Some(home)) => home.join(".cache/scx_pandemonium_user/vm"),
-            (None, None, None) => anyhow::bail!("no folder for the cache: set SCX_VM_CACHE to one that can be written"),
+            (None, None, None) => anyhow::bail!(
+                "no folder for the cache: set SCX_VM_CACHE to one that can be written"
+            ),
         };
         fs::create_dir_all(&folder).with_context(|| {
-            format!("cannot create the cache {}; set SCX_VM_CACHE to a folder that can be written", folder.display())
+            format!(
+                "cannot create the cache {}; set SCX_VM_CACHE to a folder that can be written",
+                folder.display()
+            )
         })?;
         // Programs run with another working folder, so a relative name would not do.
-        let folder = folder.canonicalize().with_context(|| format!("looking at {}", folder.display()))?;
+        let folder =
+            folder.canonicalize().with_context(|| format!("looking at {}", folder.display()))?;
         Ok(Cache { folder })
     }
 
@@ -75,7 +85,8 @@ impl Cache {
             eprintln!("waiting for another run that uses {}", path.display());
             // SAFETY: as above.
             if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
-                return Err(std::io::Error::last_os_error()).with_context(|| format!("locking {}", path.display()));
+                return Err(std::io::Error::last_os_error())
+                    .with_context(|| format!("locking {}", path.display()));
             }
         }
         Ok(Lock { _file: file })

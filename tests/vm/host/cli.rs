@@ -12,7 +12,11 @@ use std::process::ExitCode;
 
 /// Boots real kernels in QEMU and runs the scheduler in them.
 #[derive(Parser)]
-#[command(name = "vm", bin_name = "cargo test --release --test vm --", args_conflicts_with_subcommands = true)]
+#[command(
+    name = "vm",
+    bin_name = "cargo test --release --test vm --",
+    args_conflicts_with_subcommands = true
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<What>,
@@ -90,7 +94,9 @@ fn run(arguments: Arguments) -> Result<bool> {
     }
     match what {
         What::Suite(arguments) => suite::run(&arguments),
-        What::Demo(arguments) => demo::run(arguments.scheduler.as_deref(), arguments.kernel.as_deref()),
+        What::Demo(arguments) => {
+            demo::run(arguments.scheduler.as_deref(), arguments.kernel.as_deref())
+        }
         What::BuildKernel => {
             let kernel = kernel_build::build(&Cache::open()?)?;
             println!("linux {} is at {}", kernel.name, kernel.image.display());

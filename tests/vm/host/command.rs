@@ -50,5 +50,7 @@ pub fn last_lines(text: &str, count: usize) -> String {
 
 /// Looks a program up in `PATH`.
 pub fn find(name: &str) -> Option<PathBuf> {
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(name)).find(|path| path.is_file())
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
 }

@@ -16,19 +16,27 @@ impl Console {
     pub fn read(path: &Path) -> Console {
         let bytes = std::fs::read(path).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
-        let kernel_lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains(OWN));
+        let kernel_lines =
+            text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains(OWN));
         Console { lines: kernel_lines.map(str::to_string).collect() }
     }
 
     /// The first line that must not be there.
     pub fn trouble(&self) -> Option<&str> {
-        self.lines.iter().map(String::as_str).find(|line| TROUBLE.iter().any(|mark| line.contains(mark)))
+        self.lines
+            .iter()
+            .map(String::as_str)
+            .find(|line| TROUBLE.iter().any(|mark| line.contains(mark)))
     }
 
     /// What the kernel said in the end: its trouble if it had any, else its last lines.
     pub fn last_words(&self) -> String {
-        let trouble: Vec<&str> =
-            self.lines.iter().map(String::as_str).filter(|line| TROUBLE.iter().any(|mark| line.contains(mark))).collect();
+        let trouble: Vec<&str> = self
+            .lines
+            .iter()
+            .map(String::as_str)
+            .filter(|line| TROUBLE.iter().any(|mark| line.contains(mark)))
+            .collect();
         if trouble.is_empty() {
             return match self.lines.len() {
                 0 => "the kernel said nothing".into(),

@@ -48,8 +48,13 @@ pub fn run(scheduler: Option<&Path>, user_kernel: Option<&Path>) -> Result<bool>
 }
 
 fn introduce(kernel: &Kernel) {
-    println!("Booting Linux {} with {CPUS} virtual CPUs in QEMU; nothing on this machine is changed.", kernel.name);
-    println!("Time in there counts instructions, 1 ns each, so a busy machine does not blur the figures.");
+    println!(
+        "Booting Linux {} with {CPUS} virtual CPUs in QEMU; nothing on this machine is changed.",
+        kernel.name
+    );
+    println!(
+        "Time in there counts instructions, 1 ns each, so a busy machine does not blur the figures."
+    );
     println!("It takes about half a minute.\n");
 }
 

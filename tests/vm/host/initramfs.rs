@@ -31,7 +31,10 @@ impl Archive {
     /// Copies a file of the machine; a name that is already there is left as it is.
     pub fn file(&mut self, name: &str, source: &Path) -> Result<()> {
         let content = fs::read(source).with_context(|| format!("reading {}", source.display()))?;
-        let mode = fs::metadata(source).with_context(|| format!("looking at {}", source.display()))?.permissions().mode();
+        let mode = fs::metadata(source)
+            .with_context(|| format!("looking at {}", source.display()))?
+            .permissions()
+            .mode();
         let permissions = if mode & 0o111 == 0 { 0o644 } else { 0o755 };
         self.parents(name);
         self.entry(name, REGULAR | permissions, (0, 0), &content);
@@ -64,7 +67,8 @@ impl Archive {
         let links = 1;
         let size = u32::try_from(content.len()).expect("no program is larger than 4 GiB");
         let name_size = name.len() as u32 + 1;
-        let numbers = [self.entries, mode, 0, 0, links, 0, size, 0, 0, device.0, device.1, name_size, 0];
+        let numbers =
+            [self.entries, mode, 0, 0, links, 0, size, 0, 0, device.0, device.1, name_size, 0];
         self.bytes.extend(b"070701");
         for number in numbers {
             self.bytes.extend(format!("{number:08x}").as_bytes());

@@ -31,10 +31,15 @@ pub struct Kernel {
 
 /// A user's own image, under the version it carries in its header.
 pub fn of_user(path: &Path) -> Result<Kernel> {
-    let bytes = fs::read(path).with_context(|| format!("cannot read the kernel {}", path.display()))?;
-    let name = image_version(&bytes)
-        .with_context(|| format!("{} is no bootable x86 kernel image (bzImage or vmlinuz)", path.display()))?;
-    Ok(Kernel { name: short_name(&name), image: path.canonicalize().context("resolving the kernel's path")? })
+    let bytes =
+        fs::read(path).with_context(|| format!("cannot read the kernel {}", path.display()))?;
+    let name = image_version(&bytes).with_context(|| {
+        format!("{} is no bootable x86 kernel image (bzImage or vmlinuz)", path.display())
+    })?;
+    Ok(Kernel {
+        name: short_name(&name),
+        image: path.canonicalize().context("resolving the kernel's path")?,
+    })
 }
 
 /// The kernels of a series that are good: from the cache if there is one, else the newest that passes the checks.
@@ -42,20 +47,30 @@ pub fn of_series(assets: &Assets, series: &str) -> Result<Kernel> {
     if let Some(built) = kernel_build::existing(&assets.cache, series) {
         return Ok(built);
     }
-    if let Some(release) = cached_releases(&assets.cache, series).into_iter().find(|release| is_good(&assets.cache, release)) {
+    if let Some(release) = cached_releases(&assets.cache, series)
+        .into_iter()
+        .find(|release| is_good(&assets.cache, release))
+    {
         return Ok(kernel_at(&assets.cache.folder().join("kernels").join(&release), &release));
     }
     if series == kernel_build::SERIES {
-        bail!("no kernel {series} in the cache: build it with `cargo test --release --test vm -- build-kernel`");
+        bail!(
+            "no kernel {series} in the cache: build it with `cargo test --release --test vm -- build-kernel`"
+        );
     }
-    let releases = Apt::open(&assets.cache)?.names(PACKAGES[0]).map(|names| releases_of(&names, series))?;
+    let releases =
+        Apt::open(&assets.cache)?.names(PACKAGES[0]).map(|names| releases_of(&names, series))?;
     if releases.is_empty() {
-        bail!("Debian has no {FLAVOUR} kernel of series {series}: name another with --series, or pass --kernel PATH");
+        bail!(
+            "Debian has no {FLAVOUR} kernel of series {series}: name another with --series, or pass --kernel PATH"
+        );
     }
     for release in &releases {
         match check(assets, release)? {
             Verdict::Good(kernel) => return Ok(kernel),
-            Verdict::Skipped(reason) => progress::line(&format!("skipped linux-{release}: {reason}")),
+            Verdict::Skipped(reason) => {
+                progress::line(&format!("skipped linux-{release}: {reason}"))
+            }
         }
     }
     bail!("none of Debian's {} kernels of series {series} runs the scheduler", releases.len())
@@ -79,7 +94,8 @@ fn check(assets: &Assets, release: &str) -> Result<Verdict> {
         Err(error) => return Ok(Verdict::Skipped(format!("{error:#}"))),
     };
     let config = fs::read_to_string(folder.join("config")).unwrap_or_default();
-    if let Some(option) = OPTIONS.iter().find(|option| !config.lines().any(|line| line == **option)) {
+    if let Some(option) = OPTIONS.iter().find(|option| !config.lines().any(|line| line == **option))
+    {
         return remember(&record, format!("built without {option}"));
     }
     let kernel = kernel_at(&folder, release);
@@ -130,7 +146,10 @@ fn fetch(cache: &Cache, release: &str) -> Result<PathBuf> {
         let unpacked = folder.join("unpacked");
         let known = apt.names("linux-binary-")?;
         // Lists may name packages that the archive has no more, so the second kind is tried when the first fails.
-        let binaries = PACKAGES.iter().map(|prefix| format!("{prefix}{release}")).filter(|name| known.contains(name));
+        let binaries = PACKAGES
+            .iter()
+            .map(|prefix| format!("{prefix}{release}"))
+            .filter(|name| known.contains(name));
         let mut result = Err(anyhow::anyhow!("Debian has no package of it"));
         for binary in binaries {
             result = apt.unpack(&[binary, format!("linux-base-{release}")], &unpacked);
@@ -141,9 +160,11 @@ fn fetch(cache: &Cache, release: &str) -> Result<PathBuf> {
         result?;
         let modules = unpacked.join("usr/lib/modules").join(release);
         let images = ["vmlinuz", "vmlinuz.unsigned"].map(|name| modules.join(name));
-        let image = images.into_iter().find(|path| path.exists()).context("the package has no vmlinuz")?;
+        let image =
+            images.into_iter().find(|path| path.exists()).context("the package has no vmlinuz")?;
         fs::rename(image, folder.join("vmlinuz")).context("keeping the kernel")?;
-        fs::rename(modules.join("config"), folder.join("config")).context("the package has no config")?;
+        fs::rename(modules.join("config"), folder.join("config"))
+            .context("the package has no config")?;
         fs::remove_dir_all(unpacked).context("removing what is not needed")
     })
 }
@@ -155,20 +176,24 @@ fn kernel_at(folder: &Path, release: &str) -> Kernel {
 /// Releases in the cache, newest first.
 fn cached_releases(cache: &Cache, series: &str) -> Vec<String> {
     let Ok(folder) = fs::read_dir(cache.folder().join("kernels")) else { return Vec::new() };
-    let names = folder.flatten().filter(|entry| entry.path().is_dir()).map(|entry| entry.file_name());
+    let names =
+        folder.flatten().filter(|entry| entry.path().is_dir()).map(|entry| entry.file_name());
     newest_first(names.filter_map(|name| name.into_string().ok()), series)
 }
 
 fn releases_of(packages: &[String], series: &str) -> Vec<String> {
     // The longer prefix first: the shorter one would leave "unsigned-" in the release.
-    let release = |package: &String| PACKAGES.iter().rev().find_map(|prefix| package.strip_prefix(prefix).map(String::from));
+    let release = |package: &String| {
+        PACKAGES.iter().rev().find_map(|prefix| package.strip_prefix(prefix).map(String::from))
+    };
     newest_first(packages.iter().filter_map(release), series)
 }
 
 fn newest_first(releases: impl Iterator<Item = String>, series: &str) -> Vec<String> {
     let wanted = numbers(series);
-    let mut releases: Vec<String> =
-        releases.filter(|name| name.ends_with(FLAVOUR) && numbers(name).starts_with(&wanted)).collect();
+    let mut releases: Vec<String> = releases
+        .filter(|name| name.ends_with(FLAVOUR) && numbers(name).starts_with(&wanted))
+        .collect();
     releases.sort_by_key(|name| std::cmp::Reverse(numbers(name)));
     releases.dedup();
     releases

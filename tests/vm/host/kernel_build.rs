@@ -16,8 +16,14 @@ const SOURCE_PACKAGE: &str = "linux-source-6.12";
 /// The options, on top of nothing at all.
 const FRAGMENT: &str = include_str!("../kernel-6.12.config");
 /// Program or header that the build needs, and Debian's package that has it.
-const TOOLS: [(&str, &str); 6] =
-    [("make", "make"), ("gcc", "gcc"), ("flex", "flex"), ("bison", "bison"), ("bc", "bc"), ("pahole", "dwarves")];
+const TOOLS: [(&str, &str); 6] = [
+    ("make", "make"),
+    ("gcc", "gcc"),
+    ("flex", "flex"),
+    ("bison", "bison"),
+    ("bc", "bc"),
+    ("pahole", "dwarves"),
+];
 const HEADERS: [(&str, &str); 2] =
     [("/usr/include/openssl/opensslv.h", "libssl-dev"), ("/usr/include/libelf.h", "libelf-dev")];
 
@@ -34,10 +40,15 @@ pub fn build(cache: &Cache) -> Result<Kernel> {
         progress::step("configuring linux 6.12");
         configure(&tree)?;
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-        progress::step(&format!("building linux 6.12 with {jobs} jobs, about {} minutes", 20 / jobs.min(4)));
+        progress::step(&format!(
+            "building linux 6.12 with {jobs} jobs, about {} minutes",
+            20 / jobs.min(4)
+        ));
         make(&tree, &[&format!("-j{jobs}"), "bzImage"])?;
-        fs::rename(tree.join("arch/x86/boot/bzImage"), folder.join("vmlinuz")).context("keeping the kernel")?;
-        fs::rename(tree.join(".config"), folder.join("config")).context("keeping its configuration")?;
+        fs::rename(tree.join("arch/x86/boot/bzImage"), folder.join("vmlinuz"))
+            .context("keeping the kernel")?;
+        fs::rename(tree.join(".config"), folder.join("config"))
+            .context("keeping its configuration")?;
         fs::remove_dir_all(folder.join("build")).context("removing the build")
     })?;
     Ok(kernel_in(&folder))
@@ -51,7 +62,11 @@ fn expect_tools() -> Result<()> {
     let tools = TOOLS.iter().filter(|(tool, _)| command::find(tool).is_none());
     let headers = HEADERS.iter().filter(|(header, _)| !Path::new(header).exists());
     let missing: Vec<&str> = tools.chain(headers).map(|(_, package)| *package).collect();
-    ensure!(missing.is_empty(), "building linux 6.12 needs these Debian packages: {}", missing.join(" "));
+    ensure!(
+        missing.is_empty(),
+        "building linux 6.12 needs these Debian packages: {}",
+        missing.join(" ")
+    );
     Ok(())
 }
 
@@ -62,7 +77,9 @@ fn unpack_source(cache: &Cache, folder: &Path) -> Result<PathBuf> {
     Apt::open(cache)?.unpack(&[format!("{SOURCE_PACKAGE}/{PROGRAMS}")], &package)?;
     let archive = package.join("usr/src").join(format!("{SOURCE_PACKAGE}.tar.xz"));
     progress::step("unpacking it");
-    command::output(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(folder.join("build")))?;
+    command::output(
+        Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(folder.join("build")),
+    )?;
     fs::remove_dir_all(&package).context("removing the source package")?;
     let tree = folder.join("build").join(SOURCE_PACKAGE);
     ensure!(tree.join("Makefile").exists(), "the source package has no {SOURCE_PACKAGE}/Makefile");
@@ -75,18 +92,27 @@ fn configure(tree: &Path) -> Result<()> {
     fs::write(&fragment, FRAGMENT).context("writing the configuration")?;
     make(tree, &["allnoconfig"])?;
     command::output(
-        Command::new("scripts/kconfig/merge_config.sh").args(["-m", ".config"]).arg(&fragment).current_dir(tree),
+        Command::new("scripts/kconfig/merge_config.sh")
+            .args(["-m", ".config"])
+            .arg(&fragment)
+            .current_dir(tree),
     )?;
     make(tree, &["olddefconfig"])?;
     // The tools decide too: without a working pahole the BTF option silently falls away.
     let result = fs::read_to_string(tree.join(".config")).context("reading the configuration")?;
     for option in ["CONFIG_SCHED_CLASS_EXT=y", "CONFIG_DEBUG_INFO_BTF=y"] {
-        ensure!(result.lines().any(|line| line == option), "linux 6.12 cannot be configured with {option} here");
+        ensure!(
+            result.lines().any(|line| line == option),
+            "linux 6.12 cannot be configured with {option} here"
+        );
     }
     Ok(())
 }
 
 /// A build that is killed halfway leaves its log in the partial item.
 fn make(tree: &Path, arguments: &[&str]) -> Result<()> {
-    command::output(Command::new("make").args(arguments).current_dir(tree).env("KBUILD_BUILD_USER", "vm")).map(drop)
+    command::output(
+        Command::new("make").args(arguments).current_dir(tree).env("KBUILD_BUILD_USER", "vm"),
+    )
+    .map(drop)
 }

@@ -9,7 +9,9 @@ use std::process::Command;
 pub fn of(program: &Path) -> Result<Vec<PathBuf>> {
     let listing = match command::output(Command::new("ldd").arg(program)) {
         Ok(listing) => listing,
-        Err(error) if format!("{error:#}").contains("not a dynamic executable") => return Ok(Vec::new()),
+        Err(error) if format!("{error:#}").contains("not a dynamic executable") => {
+            return Ok(Vec::new());
+        }
         Err(error) => return Err(error),
     };
     let mut libraries = Vec::new();

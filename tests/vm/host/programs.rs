@@ -25,7 +25,15 @@ pub const QEMU: Recipe = Recipe {
     item: "qemu-1",
     package: "qemu-system-x86",
     program: "usr/bin/qemu-system-x86_64",
-    without: &["adduser", "base-passwd", "debconf", "ipxe-qemu", "libpam-modules", "libpam-modules-bin", "passwd"],
+    without: &[
+        "adduser",
+        "base-passwd",
+        "debconf",
+        "ipxe-qemu",
+        "libpam-modules",
+        "libpam-modules-bin",
+        "passwd",
+    ],
 };
 
 pub const STRESS_NG: Recipe = Recipe {
@@ -61,7 +69,8 @@ impl Recipe {
             progress::step(&format!("fetching {} and its libraries", self.package));
             let mut packages = apt.closure(self.package)?;
             packages.retain(|package| !self.without.contains(&package.as_str()));
-            let versioned: Vec<String> = packages.iter().map(|package| format!("{package}/{PROGRAMS}")).collect();
+            let versioned: Vec<String> =
+                packages.iter().map(|package| format!("{package}/{PROGRAMS}")).collect();
             apt.unpack(&versioned, folder)?;
             // Documents and translations are half of what was unpacked.
             for part in ["usr/share/doc", "usr/share/locale", "usr/share/man"] {
@@ -102,8 +111,14 @@ impl Program {
         list.arg("--library-path").arg(self.library_folder()).arg("--list").arg(&self.path);
         let listing = command::output(&mut list)?;
         let missing = listing.lines().find(|line| line.contains("not found"));
-        ensure!(missing.is_none(), "{} misses a library: {}", self.path.display(), missing.unwrap_or_default().trim());
-        let inside = |word: &str| Path::new(word).starts_with(&self.root).then(|| PathBuf::from(word));
+        ensure!(
+            missing.is_none(),
+            "{} misses a library: {}",
+            self.path.display(),
+            missing.unwrap_or_default().trim()
+        );
+        let inside =
+            |word: &str| Path::new(word).starts_with(&self.root).then(|| PathBuf::from(word));
         Ok(listing.lines().filter_map(|line| line.split_whitespace().find_map(inside)).collect())
     }
 

@@ -12,7 +12,8 @@ pub fn step(text: &str) {
 /// Shows the state of a run; the next call of this module wipes it.
 pub fn show(name: &str, elapsed: Duration, text: &str) {
     if std::io::stderr().is_terminal() {
-        let line: String = format!("{name}  {:>3} s  {text}", elapsed.as_secs()).chars().take(width()).collect();
+        let line: String =
+            format!("{name}  {:>3} s  {text}", elapsed.as_secs()).chars().take(width()).collect();
         eprint!("\r\x1b[K{line}");
         let _ = std::io::stderr().flush();
     }

@@ -83,7 +83,10 @@ impl Boot<'_> {
                 Outcome::NeverUp(_) if attempt < ATTEMPTS => {
                     let kept = self.console_path().with_extension("first.log");
                     let _ = fs::rename(self.console_path(), &kept);
-                    progress::line(&format!("    the guest did not come up, once more (console: {})", kept.display()));
+                    progress::line(&format!(
+                        "    the guest did not come up, once more (console: {})",
+                        kept.display()
+                    ));
                 }
                 outcome => return Ok(outcome),
             }
@@ -109,9 +112,12 @@ impl Boot<'_> {
                 None => Outcome::Passed,
             },
             Heard::End if complaints.trim().is_empty() => Outcome::GuestDied(console.last_words()),
-            Heard::End => Outcome::GuestDied(format!("QEMU: {}", command::last_lines(&complaints, 3))),
+            Heard::End => {
+                Outcome::GuestDied(format!("QEMU: {}", command::last_lines(&complaints, 3)))
+            }
             Heard::TooLate(doing) => {
-                let reason = format!("killed after {} s; last heard: {doing}", start.elapsed().as_secs());
+                let reason =
+                    format!("killed after {} s; last heard: {doing}", start.elapsed().as_secs());
                 Outcome::TimedOut(match console.trouble() {
                     Some(line) => format!("{reason}; the kernel complained: {line}"),
                     None => reason,
@@ -119,13 +125,20 @@ impl Boot<'_> {
             }
             Heard::Nothing => {
                 let waited = start.elapsed().as_secs();
-                Outcome::NeverUp(format!("no word from the agent in {waited} s; {}", console.last_words()))
+                Outcome::NeverUp(format!(
+                    "no word from the agent in {waited} s; {}",
+                    console.last_words()
+                ))
             }
             Heard::Interrupt => Outcome::Interrupted,
         })
     }
 
-    fn start(&self, console: &std::path::Path, complaints: &std::path::Path) -> Result<RunningGuest> {
+    fn start(
+        &self,
+        console: &std::path::Path,
+        complaints: &std::path::Path,
+    ) -> Result<RunningGuest> {
         let orders = Orders {
             scenario: self.scenario.name.into(),
             mode: self.mode,
@@ -140,11 +153,13 @@ impl Boot<'_> {
             arguments: &orders.to_arguments(),
             console,
         });
-        let complaints = File::create(complaints).context("creating a file for QEMU's complaints")?;
+        let complaints =
+            File::create(complaints).context("creating a file for QEMU's complaints")?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(complaints);
         // A harness that is killed takes its guest along.
         command::die_with_us(&mut command, libc::SIGKILL);
-        let mut child = command.spawn().with_context(|| format!("starting {}", command::describe(&command)))?;
+        let mut child =
+            command.spawn().with_context(|| format!("starting {}", command::describe(&command)))?;
         let output = child.stdout.take().context("QEMU's output is piped")?;
         let (sender, messages) = channel();
         std::thread::spawn(move || {
@@ -166,7 +181,11 @@ impl Boot<'_> {
         let mut doing = "booting".to_string();
         let mut up = false;
         loop {
-            progress::show(&format!("{} {}", self.kernel.name, self.scenario.name), start.elapsed(), &doing);
+            progress::show(
+                &format!("{} {}", self.kernel.name, self.scenario.name),
+                start.elapsed(),
+                &doing,
+            );
             if was_interrupted() {
                 return Heard::Interrupt;
             }
@@ -177,7 +196,9 @@ impl Boot<'_> {
                 return Heard::TooLate(doing);
             }
             match guest.messages.recv_timeout(GLANCE) {
-                Ok(verdict @ (Message::Pass | Message::Fail { .. })) => return Heard::Verdict(verdict),
+                Ok(verdict @ (Message::Pass | Message::Fail { .. })) => {
+                    return Heard::Verdict(verdict);
+                }
                 Ok(Message::Progress { text }) => doing = text,
                 Ok(message) => {
                     if let Message::Hello { .. } = message {
@@ -256,7 +277,9 @@ impl Outcome {
     pub fn is_expected(&self, expect: Expect) -> bool {
         match (self, expect) {
             (Outcome::Passed, Expect::Pass) => true,
-            (Outcome::Failed(reason), Expect::Fail(parts)) => parts.iter().any(|part| reason.contains(part)),
+            (Outcome::Failed(reason), Expect::Fail(parts)) => {
+                parts.iter().any(|part| reason.contains(part))
+            }
             (Outcome::GuestDied(_), Expect::Die) => true,
             (Outcome::TimedOut(_), Expect::TimeOut) => true,
             _ => false,

@@ -35,7 +35,9 @@ pub fn find_mirror() -> Result<Mirror> {
             return Ok(mirror);
         }
     }
-    bail!("no Debian mirror in /etc/apt: set SCX_VM_MIRROR to one, or pass --kernel PATH and install QEMU 8.1 or later")
+    bail!(
+        "no Debian mirror in /etc/apt: set SCX_VM_MIRROR to one, or pass --kernel PATH and install QEMU 8.1 or later"
+    )
 }
 
 fn source_files() -> Vec<PathBuf> {
@@ -53,7 +55,8 @@ fn source_files() -> Vec<PathBuf> {
 /// is named by the machine's maker and is taken on trust.
 fn is_debian_archive(uri: &str) -> bool {
     let path = uri.trim_end_matches('/');
-    path.ends_with("/debian") || (uri.starts_with("mirror+") && path.contains("debian") && !path.contains("security"))
+    path.ends_with("/debian")
+        || (uri.starts_with("mirror+") && path.contains("debian") && !path.contains("security"))
 }
 
 fn from_deb822(text: &str) -> Option<Mirror> {
@@ -85,7 +88,8 @@ fn from_lines(text: &str) -> Option<Mirror> {
             None => ("", rest),
         };
         let uri = rest.split_whitespace().next().filter(|uri| is_debian_archive(uri))?;
-        let signed_by = options.split_whitespace().find_map(|option| option.strip_prefix("signed-by="));
+        let signed_by =
+            options.split_whitespace().find_map(|option| option.strip_prefix("signed-by="));
         Some(Mirror { uri: uri.into(), signed_by: signed_by.map(str::to_string) })
     })
 }

@@ -33,7 +33,12 @@ pub fn run(arguments: &SuiteArguments) -> Result<bool> {
     Ok(rows.iter().all(Row::passed) && !runner::was_interrupted())
 }
 
-fn run_one(assets: &Assets, kernel: &Kernel, scenario: &'static Scenario, arguments: &SuiteArguments) -> Result<Row> {
+fn run_one(
+    assets: &Assets,
+    kernel: &Kernel,
+    scenario: &'static Scenario,
+    arguments: &SuiteArguments,
+) -> Result<Row> {
     progress::line(&format!("{} {}: starting", kernel.name, scenario.name));
     let boot = Boot {
         assets,
@@ -50,7 +55,13 @@ fn run_one(assets: &Assets, kernel: &Kernel, scenario: &'static Scenario, argume
         _ => {}
     })?;
     let row = Row { kernel: kernel.name.clone(), scenario, outcome, took: start.elapsed() };
-    progress::line(&format!("{} {}: {} in {} s", row.kernel, scenario.name, row.verdict(), row.took.as_secs()));
+    progress::line(&format!(
+        "{} {}: {} in {} s",
+        row.kernel,
+        scenario.name,
+        row.verdict(),
+        row.took.as_secs()
+    ));
     if !row.outcome.reason().is_empty() {
         progress::line(&format!("    {}", row.outcome.reason()));
     }

@@ -30,17 +30,33 @@ impl Row {
 
 /// Prints the table, the reasons of what went wrong, and the count that continuous integration reads.
 pub fn print(rows: &[Row]) {
-    let width = |of: fn(&Row) -> usize, title: &str| rows.iter().map(of).max().unwrap_or(0).max(title.len());
+    let width = |of: fn(&Row) -> usize, title: &str| {
+        rows.iter().map(of).max().unwrap_or(0).max(title.len())
+    };
     let kernels = width(|row| row.kernel.len(), "kernel");
     let scenarios = width(|row| row.scenario.name.len(), "scenario");
     let verdicts = width(|row| row.verdict().len(), "outcome");
-    println!("\n{:kernels$}  {:scenarios$}  {:verdicts$}  seconds", "kernel", "scenario", "outcome");
+    println!(
+        "\n{:kernels$}  {:scenarios$}  {:verdicts$}  seconds",
+        "kernel", "scenario", "outcome"
+    );
     for row in rows {
         let Row { kernel, scenario, took, .. } = row;
-        println!("{kernel:kernels$}  {:scenarios$}  {:verdicts$}  {:7}", scenario.name, row.verdict(), took.as_secs());
+        println!(
+            "{kernel:kernels$}  {:scenarios$}  {:verdicts$}  {:7}",
+            scenario.name,
+            row.verdict(),
+            took.as_secs()
+        );
     }
     for row in rows.iter().filter(|row| !row.passed()) {
-        println!("\n{} on {}: {}: {}", row.scenario.name, row.kernel, row.outcome.name(), row.outcome.reason());
+        println!(
+            "\n{} on {}: {}: {}",
+            row.scenario.name,
+            row.kernel,
+            row.outcome.name(),
+            row.outcome.reason()
+        );
     }
     let passed = rows.iter().filter(|row| row.passed()).count();
     println!("\n{passed} passed, {} failed", rows.len() - passed);

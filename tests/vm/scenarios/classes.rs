@@ -47,7 +47,10 @@ fn full_user(guest: &Guest) -> Result<()> {
     // One wake-up may be on its way at each of the two looks.
     ensure!(ours + 8 >= wakes, "{wakes} wake-ups, but only {ours} dispatches of ours");
     // Kernel threads bound to a CPU never come up; a machine that mostly sleeps has little work for them.
-    ensure!(kernels <= wakes / 4, "{kernels} dispatches by the kernel half beside {wakes} wake-ups");
+    ensure!(
+        kernels <= wakes / 4,
+        "{kernels} dispatches by the kernel half beside {wakes} wake-ups"
+    );
     drop(sleepers);
     let load = Load::start(&load::mix(guest.cpus))?;
     watch::every_worker_moves(&load, 5, |_| scheduler.expect_in_charge())?;
@@ -70,8 +73,15 @@ fn partial(guest: &Guest) -> Result<()> {
     let alone = scheduler.statistics()?.count("nr_user_dispatches")?;
     watch::every_worker_moves(&ordinary, 2, |_| Ok(()))?;
     let end = scheduler.statistics()?.count("nr_user_dispatches")?;
-    report::note(format!("user dispatches: {before} while SCHED_EXT tasks ran, {} in 2 s without", end - alone));
-    ensure!(end == alone, "{} decisions of ours in 2 s without any task that asked for SCHED_EXT", end - alone);
+    report::note(format!(
+        "user dispatches: {before} while SCHED_EXT tasks ran, {} in 2 s without",
+        end - alone
+    ));
+    ensure!(
+        end == alone,
+        "{} decisions of ours in 2 s without any task that asked for SCHED_EXT",
+        end - alone
+    );
     drop(ordinary);
     scheduler.finish().map(drop)
 }
@@ -82,8 +92,15 @@ fn expect_class(load: &Load, sched_ext: bool) -> Result<()> {
         let path = format!("/proc/{}/sched", worker.pid);
         let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
         let line = text.lines().find(|line| line.starts_with("ext.enabled"));
-        let enabled = line.and_then(|line| line.split(':').nth(1)).context("/proc/PID/sched has no ext.enabled")?;
-        ensure!((enabled.trim() == "1") == sched_ext, "{} has ext.enabled {}", worker.name, enabled.trim());
+        let enabled = line
+            .and_then(|line| line.split(':').nth(1))
+            .context("/proc/PID/sched has no ext.enabled")?;
+        ensure!(
+            (enabled.trim() == "1") == sched_ext,
+            "{} has ext.enabled {}",
+            worker.name,
+            enabled.trim()
+        );
     }
     Ok(())
 }
@@ -97,7 +114,11 @@ fn pinned(guest: &Guest) -> Result<()> {
     let load = Load::start(&plan)?;
     watch::every_worker_moves(&load, 8, |_| scheduler.expect_in_charge())?;
     for (worker, strays) in load.workers().iter().zip(load.strays()) {
-        ensure!(strays == 0, "{} ran {strays} units of work on a CPU where it must not run", worker.name);
+        ensure!(
+            strays == 0,
+            "{} ran {strays} units of work on a CPU where it must not run",
+            worker.name
+        );
     }
     drop(load);
     scheduler.finish().map(drop)

@@ -19,7 +19,11 @@ pub const DEMO: Scenario = Scenario {
 
 fn run(guest: &Guest) -> Result<()> {
     let hogs = 2 * guest.cpus;
-    report::note(format!("Linux {} is up. {hogs} tasks that never sleep run on {} CPUs;", kernel::release()?, guest.cpus));
+    report::note(format!(
+        "Linux {} is up. {hogs} tasks that never sleep run on {} CPUs;",
+        kernel::release()?,
+        guest.cpus
+    ));
     report::note("one more sleeps 3 to 7 ms at a time and wants to run at once when it wakes.");
     quiet::wait()?;
     report::note(format!("\nThe kernel's own scheduler first, {SECONDS} s."));

@@ -43,9 +43,18 @@ fn errors(guest: &Guest) -> Result<()> {
         (&["--no-such-option"], &["--no-such-option"]),
     ];
     for (arguments, parts) in usage {
-        expect_refusal(&arguments.join(" "), &mut scheduler::command(guest, arguments), USAGE, parts)?;
+        expect_refusal(
+            &arguments.join(" "),
+            &mut scheduler::command(guest, arguments),
+            USAGE,
+            parts,
+        )?;
     }
-    ensure!(kernel::sched_ext_state()? == "disabled", "a refused start left sched_ext {}", kernel::sched_ext_state()?);
+    ensure!(
+        kernel::sched_ext_state()? == "disabled",
+        "a refused start left sched_ext {}",
+        kernel::sched_ext_state()?
+    );
     let first = Scheduler::start(guest, &[])?;
     expect_refusal("beside another", &mut scheduler::command(guest, &[]), ALREADY_LOADED, &[])?;
     first.finish().context("the first instance, after the second was refused").map(drop)
@@ -63,10 +72,20 @@ fn expect_refusal(what: &str, command: &mut Command, code: i32, parts: &[&str]) 
     child.stderr.take().context("stderr is piped")?.read_to_string(&mut complaint)?;
     let sentence = complaint.trim();
     report::note(format!("{what}: {sentence}"));
-    ensure!(status.code() == Some(code), "{what}: {status}, not exit code {code}, saying: {sentence}");
+    ensure!(
+        status.code() == Some(code),
+        "{what}: {status}, not exit code {code}, saying: {sentence}"
+    );
     ensure!(!sentence.is_empty(), "{what}: refused without a word");
-    ensure!(!sentence.contains("panicked") && !sentence.contains("backtrace"), "{what}: a panic: {sentence}");
-    ensure!(sentence.lines().count() == 1, "{what}: more than one line: {}", sentence.replace('\n', " | "));
+    ensure!(
+        !sentence.contains("panicked") && !sentence.contains("backtrace"),
+        "{what}: a panic: {sentence}"
+    );
+    ensure!(
+        sentence.lines().count() == 1,
+        "{what}: more than one line: {}",
+        sentence.replace('\n', " | ")
+    );
     for part in parts {
         ensure!(sentence.contains(part), "{what}: the message does not say {part}: {sentence}");
     }

@@ -57,7 +57,8 @@ fn go_and_come_back(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
     for (online, event) in [(false, "going"), (true, "coming back")] {
         let restarts = scheduler.statistics()?.count("restarts")?;
         kernel::set_online(last, online)?;
-        wait_for_restart(scheduler, restarts).with_context(|| format!("after CPU {last}'s {event}"))?;
+        wait_for_restart(scheduler, restarts)
+            .with_context(|| format!("after CPU {last}'s {event}"))?;
     }
     Ok(())
 }
@@ -74,14 +75,18 @@ fn wait_for_restart(scheduler: &Scheduler, before: u64) -> Result<()> {
         let restarts = scheduler.statistics().and_then(|statistics| statistics.count("restarts"));
         match (scheduler.expect_in_charge(), restarts) {
             (Ok(()), Ok(restarts)) if restarts > before => {
-                report::note(format!("back after {} ms, restarts: {restarts}", start.elapsed().as_millis()));
+                report::note(format!(
+                    "back after {} ms, restarts: {restarts}",
+                    start.elapsed().as_millis()
+                ));
                 return Ok(());
             }
             (state, restarts) if start.elapsed() > BACK_LIMIT => bail!(
                 "not back after {} s: {}; restarts were {before} and are {}; it printed: {}",
                 BACK_LIMIT.as_secs(),
                 state.map_or_else(|error| format!("{error:#}"), |()| "it is loaded".into()),
-                restarts.map_or_else(|error| format!("unknown ({error:#})"), |count| count.to_string()),
+                restarts
+                    .map_or_else(|error| format!("unknown ({error:#})"), |count| count.to_string()),
                 scheduler.printed().join(" | ")
             ),
             _ => std::thread::sleep(GLANCE),

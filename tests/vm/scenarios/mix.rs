@@ -62,7 +62,10 @@ fn run(guest: &Guest, arguments: &[&str], seconds: u64) -> Result<()> {
         scheduler.expect_in_charge()?;
         let now = scheduler.statistics()?.count("nr_user_dispatches")?;
         let before = decisions.last().copied().unwrap_or(0);
-        ensure!(now > before, "no decision of ours in the last second: still {now} user dispatches");
+        ensure!(
+            now > before,
+            "no decision of ours in the last second: still {now} user dispatches"
+        );
         decisions.push(now);
         Ok(())
     })?;

@@ -38,7 +38,11 @@ fn race_sched(guest: &Guest) -> Result<()> {
 fn affinity(guest: &Guest) -> Result<()> {
     let cpus = guest.cpus.to_string();
     let arguments = ["--aggressive", "-M", "-c", &cpus, "-f", &cpus];
-    under_us(guest, 15, &[&arguments[..], &["--affinity", "1", "--affinity-delay", "1", "--affinity-pin"]].concat())
+    under_us(
+        guest,
+        15,
+        &[&arguments[..], &["--affinity", "1", "--affinity-delay", "1", "--affinity-pin"]].concat(),
+    )
 }
 
 /// Both must come out well: stress-ng with exit code 0, and we still in charge.
@@ -53,7 +57,9 @@ fn under_us(guest: &Guest, seconds: u64, arguments: &[&str]) -> Result<()> {
         .stderr(Stdio::piped())
         .spawn()
         .context("starting stress-ng")?;
-    let Some(status) = scheduler::wait_with_limit(&mut stress, Duration::from_secs(seconds + GRACE_S))? else {
+    let Some(status) =
+        scheduler::wait_with_limit(&mut stress, Duration::from_secs(seconds + GRACE_S))?
+    else {
         scheduler.expect_in_charge()?;
         bail!("stress-ng is still there {GRACE_S} s after its time");
     };
@@ -61,6 +67,10 @@ fn under_us(guest: &Guest, seconds: u64, arguments: &[&str]) -> Result<()> {
     stress.stderr.take().context("stderr is piped")?.read_to_string(&mut words)?;
     words.lines().for_each(report::log);
     scheduler.expect_in_charge()?;
-    ensure!(status.success(), "stress-ng ended with {status}: {}", words.trim().replace('\n', " | "));
+    ensure!(
+        status.success(),
+        "stress-ng ended with {status}: {}",
+        words.trim().replace('\n', " | ")
+    );
     scheduler.finish().map(drop)
 }
