@@ -1,8 +1,8 @@
 //! Boots real kernels in QEMU and runs scenarios under our scheduler.
 //!
-//! One program, two lives: started by cargo it is the host that finds a kernel, boots it and judges what comes back;
-//! copied into the initramfs as `/init` it is the guest that runs one scenario. So both halves of a scenario are
-//! compiled together and cannot drift apart.
+//! One program, two lives: started by cargo it is the host that finds a kernel, boots it and judges
+//! what comes back; copied into the initramfs as `/init` it is the guest that runs one scenario. So
+//! both halves of a scenario are compiled together and cannot drift apart.
 
 mod guest;
 mod host;

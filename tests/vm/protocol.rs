@@ -1,8 +1,8 @@
 //! What host and guest say to each other.
 //!
-//! Down goes one thing, the orders, as kernel command line arguments: they need no device and cannot arrive late.
-//! Up come messages, one JSON object a line, over the second serial port, so that kernel text on the first can never
-//! be mistaken for a verdict.
+//! Down goes one thing, the orders, as kernel command line arguments: they need no device and
+//! cannot arrive late. Up come messages, one JSON object a line, over the second serial port, so
+//! that kernel text on the first can never be mistaken for a verdict.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};

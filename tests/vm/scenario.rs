@@ -11,7 +11,8 @@ pub struct Scenario {
     pub about: &'static str,
     /// A fixed number of virtual CPUs; `None` takes the suite's.
     pub cpus: Option<u32>,
-    /// The boot is killed after so many seconds of the host in fast mode (about 8 go to the boot itself).
+    /// The boot is killed after so many seconds of the host in fast mode (about 8 go to the boot
+    /// itself).
     pub limit_s: u64,
     pub expect: Expect,
     /// Needs stress-ng beside busybox and the scheduler, which every boot carries.
@@ -21,7 +22,8 @@ pub struct Scenario {
     pub run: fn(&Guest) -> Result<()>,
 }
 
-/// The outcome that counts as passed: most scenarios must pass, the others prove that the suite can fail.
+/// The outcome that counts as passed: most scenarios must pass, the others prove that the suite can
+/// fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     Pass,

@@ -1,4 +1,5 @@
-//! What a process that should have ended is doing instead: for the console log, where a person looks for the reason.
+//! What a process that should have ended is doing instead: for the console log, where a person
+//! looks for the reason.
 
 use super::{kernel, report};
 use std::fs;
@@ -24,7 +25,8 @@ pub fn log_family(pid: libc::pid_t) {
     }
 }
 
-/// The fourth field of a process's stat is its parent; the name before it may contain anything but ends in a bracket.
+/// The fourth field of a process's stat is its parent; the name before it may contain anything but
+/// ends in a bracket.
 fn children_of(parent: libc::pid_t) -> Vec<libc::pid_t> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -25,7 +25,8 @@ const OPTIONAL: &[&str] = &["tracefs", "debugfs"];
 
 pub fn mount_everything() -> Result<()> {
     for (source, target, kind) in MOUNTS {
-        // sysfs makes its own mount points and refuses ours, so a failure here is left to mount() to name.
+        // sysfs makes its own mount points and refuses ours, so a failure here is left to mount()
+        // to name.
         let _ = fs::create_dir_all(target);
         let result = mount(source, target, kind);
         if !OPTIONAL.contains(kind) {
@@ -49,7 +50,8 @@ fn mount(source: &str, target: &str, kind: &str) -> Result<()> {
     Ok(())
 }
 
-/// Users, the loopback interface and the busybox applets. `/var/run` is where the scheduler puts its socket.
+/// Users, the loopback interface and the busybox applets. `/var/run` is where the scheduler puts
+/// its socket.
 pub fn prepare_user_land() -> Result<()> {
     fs::create_dir_all("/etc").context("creating /etc")?;
     fs::write("/etc/passwd", "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n")

@@ -60,7 +60,8 @@ pub struct Load {
     workers: Vec<Worker>,
 }
 
-/// Everything at once for n CPUs: twice as many hogs as CPUs, and every way to sleep, hand off and be born.
+/// Everything at once for n CPUs: twice as many hogs as CPUs, and every way to sleep, hand off and
+/// be born.
 pub fn mix(cpus: usize) -> Vec<Kind> {
     let mut plan = vec![Kind::Hog; 2 * cpus];
     for pause_us in [1_000, 3_000, 10_000, 100_000] {
@@ -126,7 +127,8 @@ impl Load {
 
     fn fork(&mut self, kind: Kind, name: String, body: impl Fn(&Slot)) -> Result<()> {
         let slot = &self.slots[self.workers.len()];
-        // SAFETY: the child runs only `body`, which keeps to what work.rs promises, and is killed or exits.
+        // SAFETY: the child runs only `body`, which keeps to what work.rs promises, and is killed
+        // or exits.
         match unsafe { libc::fork() } {
             -1 => bail!("starting {name}: {}", std::io::Error::last_os_error()),
             0 => unsafe {

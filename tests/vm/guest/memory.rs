@@ -13,8 +13,8 @@ pub unsafe trait Zeroed: Sync {}
 // SAFETY: an atomic integer is its integer, and zero is one.
 unsafe impl Zeroed for std::sync::atomic::AtomicU64 {}
 
-/// A slice in a shared anonymous mapping, zeroed and already backed by pages: writing to it later costs no page fault
-/// that could be taken for scheduling.
+/// A slice in a shared anonymous mapping, zeroed and already backed by pages: writing to it later
+/// costs no page fault that could be taken for scheduling.
 pub struct Shared<T: Zeroed> {
     start: NonNull<T>,
     count: usize,
@@ -49,7 +49,8 @@ impl<T: Zeroed> Deref for Shared<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: the mapping lives as long as self, is zeroed, and T is sound when zeroed and shared (see the trait).
+        // SAFETY: the mapping lives as long as self, is zeroed, and T is sound when zeroed and
+        // shared (see the trait).
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }

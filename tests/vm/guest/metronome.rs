@@ -1,9 +1,10 @@
 //! A steady tick for exact mode, invisible to the guest.
 //!
-//! With virtual time the CPUs take turns on one host thread, and a turn lasts until the next timer of the machine:
-//! up to 2 ms in which the others stand still. The periodic interrupt of the real-time clock at 8192 Hz cuts the turns
-//! to at most 122 us shared by all CPUs. The kernel was told (`initcall_blacklist=cmos_init`) to leave that clock
-//! alone, so nobody ever handles the interrupt.
+//! With virtual time the CPUs take turns on one host thread, and a turn lasts until the next timer
+//! of the machine: up to 2 ms in which the others stand still. The periodic interrupt of the
+//! real-time clock at 8192 Hz cuts the turns to at most 122 us shared by all CPUs. The kernel was
+//! told (`initcall_blacklist=cmos_init`) to leave that clock alone, so nobody ever handles the
+//! interrupt.
 
 use anyhow::{Context, Result};
 

@@ -1,7 +1,8 @@
 //! The guest: PID 1 of a freshly booted kernel, and the agent that runs one scenario.
 //!
-//! PID 1 only reaps orphans and turns the machine off. The agent is its child, so that a scenario's own children are
-//! the agent's to wait for, and an agent that crashes is told from a kernel that died.
+//! PID 1 only reaps orphans and turns the machine off. The agent is its child, so that a scenario's
+//! own children are the agent's to wait for, and an agent that crashes is told from a kernel that
+//! died.
 
 mod autopsy;
 mod boot;
@@ -66,7 +67,8 @@ fn run_scenario() -> Result<()> {
     if orders.mode == Mode::Exact {
         metronome::start()?;
     }
-    // The judge must not depend on the judged: above every ordinary task, whatever our scheduler does to those.
+    // The judge must not depend on the judged: above every ordinary task, whatever our scheduler
+    // does to those.
     boot::become_real_time()?;
     let guest = Guest { cpus: kernel::online_cpus()?, orders };
     report::hello(&kernel::release()?, guest.cpus);

@@ -1,6 +1,7 @@
 //! Waits until the machine has nothing left to do.
 //!
-//! For some seconds after the boot the kernel still works for itself; measured then, whatever comes first looks slower.
+//! For some seconds after the boot the kernel still works for itself; measured then, whatever comes
+//! first looks slower.
 
 use super::report;
 use anyhow::{Context, Result};

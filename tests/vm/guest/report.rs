@@ -38,7 +38,8 @@ fn send(message: &Message) {
     line.push('\n');
     let port = PORT.get().expect("report::open comes first");
     let mut port = port.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    // A port that fails cannot be reported on: the host then sees a guest that died without a verdict.
+    // A port that fails cannot be reported on: the host then sees a guest that died without a
+    // verdict.
     let _ = port.write_all(line.as_bytes());
 }
 

@@ -17,7 +17,8 @@ pub const STOP_LIMIT: Duration = Duration::from_secs(5);
 const LAST_WORDS_LIMIT: Duration = Duration::from_secs(2);
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// The file name of our own program, to which the full contract applies; a stand-in owes only the basics.
+/// The file name of our own program, to which the full contract applies; a stand-in owes only the
+/// basics.
 const OURS: &str = "scx_pandemonium_user";
 
 /// A scheduler process.
@@ -69,7 +70,8 @@ impl Scheduler {
                     if live {
                         report::telemetry(line.as_str());
                     }
-                    // The receiver goes away with the scheduler; reading on keeps the pipe from filling.
+                    // The receiver goes away with the scheduler; reading on keeps the pipe from
+                    // filling.
                     let _ = sender.send(line);
                 }
             });
@@ -130,7 +132,8 @@ impl Scheduler {
         Statistics::ask()
     }
 
-    /// A scenario that ends well ends here: still in charge, no page fault, no lost task, leaves at the first request.
+    /// A scenario that ends well ends here: still in charge, no page fault, no lost task, leaves at
+    /// the first request.
     pub fn finish(self) -> Result<Ended> {
         self.expect_in_charge()?;
         kernel::expect_no_stall()?;
@@ -138,7 +141,8 @@ impl Scheduler {
         self.stop(libc::SIGTERM, STOP_LIMIT)
     }
 
-    /// A fault of the scheduler's own could wait for memory that only a task it should schedule can free.
+    /// A fault of the scheduler's own could wait for memory that only a task it should schedule can
+    /// free.
     pub fn expect_no_page_faults(&self) -> Result<()> {
         if !self.ours {
             return Ok(());
@@ -178,7 +182,8 @@ impl Scheduler {
         }
     }
 
-    /// After the end the streams close, and so does the channel; unless something it started lives on with them.
+    /// After the end the streams close, and so does the channel; unless something it started lives
+    /// on with them.
     fn rest_of_output(&self) -> Vec<String> {
         std::iter::from_fn(|| self.output.recv_timeout(LAST_WORDS_LIMIT).ok()).collect()
     }
@@ -186,7 +191,8 @@ impl Scheduler {
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
-        // Still running here means that a check failed: what it does instead belongs into the evidence.
+        // Still running here means that a check failed: what it does instead belongs into the
+        // evidence.
         if let Ok(None) = self.child.try_wait() {
             autopsy::log_family(self.pid());
             let _ = self.child.kill();

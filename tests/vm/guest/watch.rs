@@ -5,13 +5,13 @@ use super::report;
 use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 
-/// Longest time a worker may stand still. The kernel's own watchdog ejects a scheduler after 5 s; this is stricter,
-/// and far above any slice times any number of our workers.
+/// Longest time a worker may stand still. The kernel's own watchdog ejects a scheduler after 5 s;
+/// this is stricter, and far above any slice times any number of our workers.
 const WINDOW: Duration = Duration::from_secs(3);
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// Watches for `seconds`, calling `each_second` after each sample. Ends early with the name of a worker that stood
-/// still; reports the least and the most served worker of each kind.
+/// Watches for `seconds`, calling `each_second` after each sample. Ends early with the name of a
+/// worker that stood still; reports the least and the most served worker of each kind.
 pub fn every_worker_moves(
     load: &Load,
     seconds: u64,

@@ -1,14 +1,15 @@
 //! What the workers of a load do, each in a process of its own that never returns.
 //!
-//! They run between fork and kill in a copy of the agent whose locks may be held by threads that do not exist there:
-//! so they allocate nothing, print nothing and use plain system calls.
+//! They run between fork and kill in a copy of the agent whose locks may be held by threads that do
+//! not exist there: so they allocate nothing, print nothing and use plain system calls.
 
 use super::load::Slot;
 use std::hint::black_box;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// One unit of a hog's work: some 200 us of one virtual GIPS, short against a slice and long against the counting.
+/// One unit of a hog's work: some 200 us of one virtual GIPS, short against a slice and long
+/// against the counting.
 const HOG_ROUNDS: u32 = 50_000;
 /// The scheduling class of sched_ext, for tasks that ask for it by themselves.
 const SCHED_EXT: libc::c_int = 7;
@@ -83,7 +84,8 @@ pub fn ping_pong(slot: &Slot, from: RawFd, to: RawFd, serves: bool) -> ! {
 }
 
 fn write_byte(to: RawFd, ball: &[u8; 1]) {
-    // SAFETY: one byte out of a buffer of one byte; a broken pipe shows as a worker without progress.
+    // SAFETY: one byte out of a buffer of one byte; a broken pipe shows as a worker without
+    // progress.
     unsafe { libc::write(to, ball.as_ptr().cast(), 1) };
 }
 
@@ -116,7 +118,8 @@ pub fn execer(slot: &Slot) -> ! {
     }
 }
 
-/// Touches `bytes` of memory page by page, over and over, to make the kernel look for memory elsewhere.
+/// Touches `bytes` of memory page by page, over and over, to make the kernel look for memory
+/// elsewhere.
 pub fn toucher(slot: &Slot, bytes: usize) -> ! {
     const PAGE: usize = 4096;
     // SAFETY: a fresh private mapping; each write stays inside it.

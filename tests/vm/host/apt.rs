@@ -1,4 +1,5 @@
-//! Debian packages without touching the machine: apt with a configuration, lists and caches of its own.
+//! Debian packages without touching the machine: apt with a configuration, lists and caches of its
+//! own.
 //!
 //! Works for any user, installs nothing, and needs no network for what the cache already holds.
 
@@ -142,7 +143,8 @@ impl Apt {
             )
         };
         if fetch().is_err() {
-            // The archive drops a package when a newer one arrives, so the lists may be too old at any age.
+            // The archive drops a package when a newer one arrives, so the lists may be too old at
+            // any age.
             fs::remove_file(self.folder.join("updated")).context("forgetting the package lists")?;
             self.update_lists()?;
             fetch()?;

@@ -49,7 +49,8 @@ impl Assets {
         Ok(name.context("the scheduler's file name is not plain text")?.to_string())
     }
 
-    /// The root file system, made at the first use; the one with stress-ng is larger and boots slower.
+    /// The root file system, made at the first use; the one with stress-ng is larger and boots
+    /// slower.
     pub fn initramfs(&self, stress_ng: bool) -> Result<PathBuf> {
         let path = self.scratch.join(if stress_ng { "stress.cpio" } else { "plain.cpio" });
         if !path.exists() {
@@ -96,7 +97,8 @@ pub fn fetch_programs(cache: &Cache) -> Result<()> {
     own_stress_ng().map_or_else(|| programs::STRESS_NG.get(cache).map(drop), |_| Ok(()))
 }
 
-/// Cargo builds the binary before this test and tells us where; a scratch build finds it beside itself.
+/// Cargo builds the binary before this test and tells us where; a scratch build finds it beside
+/// itself.
 fn built_scheduler() -> Result<PathBuf> {
     if let Some(path) = option_env!("CARGO_BIN_EXE_scx_pandemonium_user") {
         return Ok(path.into());
@@ -159,7 +161,8 @@ fn add_stress_ng(archive: &mut Archive, cache: &Cache, scratch: &Path) -> Result
     }
 }
 
-/// A program with its own C library lives apart, and a script of its name runs it with its own loader.
+/// A program with its own C library lives apart, and a script of its name runs it with its own
+/// loader.
 fn add_private(archive: &mut Archive, name: &str, program: &Program, scratch: &Path) -> Result<()> {
     let home = format!("/opt/{name}");
     archive.file(&format!("{home}/{name}"), &program.path)?;

@@ -1,7 +1,8 @@
 //! Things that are expensive to get, kept between runs.
 //!
-//! An item is a folder that appears whole, by one rename, or not at all. So a download that was interrupted leaves
-//! nothing that a later run could mistake for an item, and two harnesses at once wait for each other per item.
+//! An item is a folder that appears whole, by one rename, or not at all. So a download that was
+//! interrupted leaves nothing that a later run could mistake for an item, and two harnesses at once
+//! wait for each other per item.
 
 use anyhow::{Context, Result};
 use std::fs::{self, File};

@@ -1,4 +1,5 @@
-//! The command line, and the exit codes: 0 all well, 1 something failed, 2 wrong use or no way to run, 130 interrupted.
+//! The command line, and the exit codes: 0 all well, 1 something failed, 2 wrong use or no way to
+//! run, 130 interrupted.
 
 use super::assets::{self, Assets};
 use super::cache::Cache;

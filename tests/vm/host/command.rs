@@ -9,7 +9,8 @@ use std::process::{Command, Output, Stdio};
 /// Lines of a program's complaint that an error quotes.
 const QUOTED_LINES: usize = 6;
 
-/// Runs to the end and returns what it printed. Dies with us: a build must not go on in a cache that is being cleaned.
+/// Runs to the end and returns what it printed. Dies with us: a build must not go on in a cache
+/// that is being cleaned.
 pub fn output(command: &mut Command) -> Result<String> {
     die_with_us(command, libc::SIGTERM);
     let Output { status, stdout, stderr } = command

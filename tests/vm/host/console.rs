@@ -1,4 +1,5 @@
-//! Reads the kernel's console log: trouble that spoils a pass, and the last words of a guest that died.
+//! Reads the kernel's console log: trouble that spoils a pass, and the last words of a guest that
+//! died.
 
 use std::path::Path;
 

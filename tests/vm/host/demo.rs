@@ -1,4 +1,5 @@
-//! The demonstration: one boot in exact mode that a person can follow, and a small table of what it measured.
+//! The demonstration: one boot in exact mode that a person can follow, and a small table of what it
+//! measured.
 
 use super::assets::Assets;
 use super::kernel::{self, Kernel};

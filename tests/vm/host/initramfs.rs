@@ -18,7 +18,8 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// With the folders every boot needs and the console, which the kernel opens before anything is mounted.
+    /// With the folders every boot needs and the console, which the kernel opens before anything is
+    /// mounted.
     pub fn new() -> Archive {
         let mut archive = Archive { bytes: Vec::new(), entries: 0, names: BTreeSet::new() };
         for folder in ["/bin", "/dev", "/proc", "/root", "/run", "/sys", "/tmp"] {
@@ -57,7 +58,8 @@ impl Archive {
         self.entry(name, DIRECTORY, (0, 0), &[]);
     }
 
-    /// One header of thirteen eight-digit numbers, the name and the content, each padded to four bytes.
+    /// One header of thirteen eight-digit numbers, the name and the content, each padded to four
+    /// bytes.
     fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), content: &[u8]) {
         if !self.names.insert(name.into()) {
             return;

@@ -1,4 +1,5 @@
-//! Finds kernels with a working sched_ext: newest first within a series, each checked before it is trusted.
+//! Finds kernels with a working sched_ext: newest first within a series, each checked before it is
+//! trusted.
 
 use super::apt::Apt;
 use super::assets::Assets;
@@ -42,7 +43,8 @@ pub fn of_user(path: &Path) -> Result<Kernel> {
     })
 }
 
-/// The kernels of a series that are good: from the cache if there is one, else the newest that passes the checks.
+/// The kernels of a series that are good: from the cache if there is one, else the newest that
+/// passes the checks.
 pub fn of_series(assets: &Assets, series: &str) -> Result<Kernel> {
     if let Some(built) = kernel_build::existing(&assets.cache, series) {
         return Ok(built);
@@ -145,7 +147,8 @@ fn fetch(cache: &Cache, release: &str) -> Result<PathBuf> {
         progress::step(&format!("fetching linux-{release}"));
         let unpacked = folder.join("unpacked");
         let known = apt.names("linux-binary-")?;
-        // Lists may name packages that the archive has no more, so the second kind is tried when the first fails.
+        // Lists may name packages that the archive has no more, so the second kind is tried when
+        // the first fails.
         let binaries = PACKAGES
             .iter()
             .map(|prefix| format!("{prefix}{release}"))

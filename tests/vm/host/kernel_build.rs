@@ -1,5 +1,6 @@
-//! Builds the oldest kernel with sched_ext, which no distribution packages with it switched on, from Debian's source
-//! package and the configuration beside this folder. Once: the result is kept in the cache.
+//! Builds the oldest kernel with sched_ext, which no distribution packages with it switched on,
+//! from Debian's source package and the configuration beside this folder. Once: the result is kept
+//! in the cache.
 
 use super::apt::{Apt, PROGRAMS};
 use super::cache::Cache;

@@ -1,7 +1,7 @@
 //! Programs that the machine may lack, unpacked from Debian's packages with their own libraries.
 //!
-//! Each brings its own C library and loader, so it runs on any machine, root or not, and beside programs that were
-//! linked against another C library.
+//! Each brings its own C library and loader, so it runs on any machine, root or not, and beside
+//! programs that were linked against another C library.
 
 use super::apt::{Apt, PROGRAMS};
 use super::cache::Cache;
@@ -17,7 +17,8 @@ pub struct Recipe {
     pub item: &'static str,
     pub package: &'static str,
     pub program: &'static str,
-    /// Packages of the closure that the program never loads as we use it: scripts, drivers opened on demand.
+    /// Packages of the closure that the program never loads as we use it: scripts, drivers opened
+    /// on demand.
     pub without: &'static [&'static str],
 }
 

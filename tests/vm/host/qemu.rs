@@ -8,7 +8,8 @@ use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// From here on the virtual CPUs share one instruction budget; before, one could starve another for tens of milliseconds.
+/// From here on the virtual CPUs share one instruction budget; before, one could starve another for
+/// tens of milliseconds.
 const VERSION_MIN: (u32, u32) = (8, 1);
 const NAME: &str = "qemu-system-x86_64";
 const MEMORY: &str = "2G";
@@ -83,7 +84,8 @@ impl Qemu {
 }
 
 fn kernel_arguments(machine: &Machine) -> String {
-    // Warnings must reach the console, where they fail a scenario; boot chatter must not, it costs a second.
+    // Warnings must reach the console, where they fail a scenario; boot chatter must not, it costs
+    // a second.
     let always = "console=ttyS0 panic=-1 loglevel=5 rdinit=/init";
     let metronome = match machine.mode {
         Mode::Fast => "",

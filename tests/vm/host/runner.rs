@@ -43,8 +43,8 @@ pub struct Boot<'a> {
 pub type Listener<'a> = dyn FnMut(&Message) + 'a;
 
 const GLANCE: Duration = Duration::from_millis(200);
-/// A boot takes 3 to 10 s. One in some 150, on a busy host, was seen to stop short of our agent, for a reason that its
-/// console did not tell; the scheduler was not even loaded.
+/// A boot takes 3 to 10 s. One in some 150, on a busy host, was seen to stop short of our agent,
+/// for a reason that its console did not tell; the scheduler was not even loaded.
 const COME_UP_LIMIT: Duration = Duration::from_secs(40);
 /// From verdict to power off; later messages of the kernel would be lost.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -76,7 +76,8 @@ impl Boot<'_> {
         self.assets.logs.join(format!("{}-{}.console.log", self.scenario.name, self.kernel.name))
     }
 
-    /// Boots, listens until the end, and judges. Only a guest that never came up gets a second chance, and that is said.
+    /// Boots, listens until the end, and judges. Only a guest that never came up gets a second
+    /// chance, and that is said.
     pub fn run(&self, listener: &mut Listener) -> Result<Outcome> {
         for attempt in 1.. {
             match self.attempt(listener)? {

@@ -1,7 +1,7 @@
 //! Which Debian mirror this machine uses, and which keys it trusts for it.
 //!
-//! Read from apt's own source files, in both forms, so that no host name is written here and a private mirror is
-//! honoured.
+//! Read from apt's own source files, in both forms, so that no host name is written here and a
+//! private mirror is honoured.
 
 use anyhow::{Result, bail};
 use std::fs;
@@ -51,8 +51,8 @@ fn source_files() -> Vec<PathBuf> {
     files
 }
 
-/// Debian's main archive ends in `/debian`, unlike its security archive and everybody else's repositories; a mirror list
-/// is named by the machine's maker and is taken on trust.
+/// Debian's main archive ends in `/debian`, unlike its security archive and everybody else's
+/// repositories; a mirror list is named by the machine's maker and is taken on trust.
 fn is_debian_archive(uri: &str) -> bool {
     let path = uri.trim_end_matches('/');
     path.ends_with("/debian")

@@ -28,7 +28,8 @@ impl Row {
     }
 }
 
-/// Prints the table, the reasons of what went wrong, and the count that continuous integration reads.
+/// Prints the table, the reasons of what went wrong, and the count that continuous integration
+/// reads.
 pub fn print(rows: &[Row]) {
     let width = |of: fn(&Row) -> usize, title: &str| {
         rows.iter().map(of).max().unwrap_or(0).max(title.len())

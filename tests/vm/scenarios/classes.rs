@@ -46,7 +46,8 @@ fn full_user(guest: &Guest) -> Result<()> {
     report::note(format!("{wakes} wake-ups: {ours} user dispatches, {kernels} by the kernel half"));
     // One wake-up may be on its way at each of the two looks.
     ensure!(ours + 8 >= wakes, "{wakes} wake-ups, but only {ours} dispatches of ours");
-    // Kernel threads bound to a CPU never come up; a machine that mostly sleeps has little work for them.
+    // Kernel threads bound to a CPU never come up; a machine that mostly sleeps has little work for
+    // them.
     ensure!(
         kernels <= wakes / 4,
         "{kernels} dispatches by the kernel half beside {wakes} wake-ups"
@@ -58,7 +59,8 @@ fn full_user(guest: &Guest) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-/// The class of sched_ext is below that of ordinary tasks: with an ordinary hog on every CPU ours would rightly wait.
+/// The class of sched_ext is below that of ordinary tasks: with an ordinary hog on every CPU ours
+/// would rightly wait.
 fn partial(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &["--partial"])?;
     let ordinary = Load::start(&vec![Kind::Hog; guest.cpus.saturating_sub(1).max(1)])?;

@@ -1,4 +1,5 @@
-//! The harness tests itself: an outcome that it could not tell apart would hide every other failure.
+//! The harness tests itself: an outcome that it could not tell apart would hide every other
+//! failure.
 
 use crate::guest::{Guest, kernel, report};
 use crate::scenario::{Expect, Scenario, USUAL};

@@ -1,4 +1,5 @@
-//! A CPU goes and comes back: the kernel ejects the scheduler with a request to restart, and it must.
+//! A CPU goes and comes back: the kernel ejects the scheduler with a request to restart, and it
+//! must.
 
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
@@ -63,7 +64,8 @@ fn go_and_come_back(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
     Ok(())
 }
 
-/// In between there is neither a scheduler nor a statistics server, so only the end of the wait counts.
+/// In between there is neither a scheduler nor a statistics server, so only the end of the wait
+/// counts.
 fn wait_for_restart(scheduler: &Scheduler, before: u64) -> Result<()> {
     let start = Instant::now();
     let mut examined = false;

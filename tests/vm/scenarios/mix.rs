@@ -1,4 +1,5 @@
-//! Every kind of task at once, and everyone gets on: by default, with each policy and option, on few and many CPUs.
+//! Every kind of task at once, and everyone gets on: by default, with each policy and option, on
+//! few and many CPUs.
 
 use crate::guest::load::{self, Kind, Load};
 use crate::guest::scheduler::Scheduler;
