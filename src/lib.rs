@@ -22,7 +22,9 @@
 
 extern crate alloc;
 
+pub mod control;
 pub mod engine;
+pub mod knobs;
 pub mod policy;
 pub mod procdb;
 pub mod runqueue;
