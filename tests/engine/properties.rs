@@ -11,44 +11,49 @@ use scx_pandemonium_user::policy::{Dropping, Fifo, Pandemonium, Scaling, Vruntim
 use scx_pandemonium_user::time::Span;
 
 /// A policy allocates its full tables when it is made, which is most of what a case costs.
-const CASES: u32 = 48;
+const CASES: u32 = 64;
 const CPUS: u32 = 4;
 const FOREVER: Span = Span::from_nanos(u64::MAX);
 
-fn config() -> ProptestConfig {
+fn cases(cases: u32) -> ProptestConfig {
     // A failing script is printed whole and belongs into a test with a name, not into a file.
-    ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 fn pandemonium() -> Pandemonium {
     Pandemonium::new(CPUS, &[])
 }
 
-/// Judges what each policy makes of the script.
-fn every_policy(
-    script: &[Step],
-    conditions: Conditions,
-    judge: impl Fn(&[Event]) -> Verdict,
-) -> Result<(), TestCaseError> {
-    let logs = [
-        ("fifo", play(&mut Fifo::new(), script, conditions)),
-        ("vruntime", play(&mut Vruntime::new(), script, conditions)),
-        ("pandemonium", play(&mut pandemonium(), script, conditions)),
-    ];
-    for (name, log) in logs {
-        judge(&log).map_err(|why| TestCaseError::fail(format!("{name}: {why}")))?;
+/// A judge and the name of what it demands.
+type Judge<'a> = (&'a str, &'a dyn Fn(&[Event]) -> Verdict);
+
+/// What may be demanded of any policy, whatever its clock does.
+const ALWAYS: [Judge; 3] = [
+    ("conserves", &judge::conserves),
+    ("keeps bounds", &judge::keeps_bounds),
+    ("places by message", &judge::places_by_message),
+];
+/// What needs a clock that goes forward.
+const IN_TIME: [Judge; 2] =
+    [("keeps books", &judge::keeps_books), ("repeats what was refused", &judge::repeats_refused)];
+
+fn all_agree(log: &[Event], judges: &[Judge]) -> Result<(), TestCaseError> {
+    for (name, judge) in judges {
+        judge(log).map_err(|why| TestCaseError::fail(format!("{name}: {why}")))?;
     }
     Ok(())
 }
 
-fn all_that_needs_no_clock(log: &[Event]) -> Verdict {
-    judge::conserves(log)?;
-    judge::keeps_bounds(log)?;
-    judge::places_by_message(log)
-}
-
-fn fails(verdict: Verdict) -> Result<(), TestCaseError> {
-    verdict.map_err(TestCaseError::fail)
+/// Plays the script under fair conditions before everybody who has something to say.
+fn stands_trial<Q: Policy>(
+    mut policy: Q,
+    script: &[Step],
+    order: &[Judge],
+) -> Result<(), TestCaseError> {
+    let log = play(&mut policy, script, Conditions::FAIR);
+    all_agree(&log, &ALWAYS)?;
+    all_agree(&log, &IN_TIME)?;
+    all_agree(&log, order)
 }
 
 /// What was decided and sent when every decision was refused `stubborn` times before.
@@ -58,53 +63,53 @@ fn decisions<Q: Policy>(mut policy: Q, script: &[Step], stubborn: usize) -> Vec<
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(cases(CASES))]
 
     #[test]
-    fn nothing_is_lost_and_nothing_is_made_up(script in scripts()) {
-        every_policy(&script, Conditions::FAIR, judge::conserves)?;
+    fn fifo_is_right_and_serves_in_order_of_arrival(script in scripts()) {
+        let by_key = |log: &[Event]| judge::serves_in_order_of_key(log, FOREVER);
+        let order: [Judge; 2] =
+            [("by arrival", &judge::serves_in_order_of_arrival), ("by key", &by_key)];
+        stands_trial(Fifo::new(), &script, &order)?;
     }
 
     #[test]
-    fn a_round_keeps_its_limits_and_tells_the_truth(script in scripts()) {
-        every_policy(&script, Conditions::FAIR, judge::keeps_bounds)?;
+    fn vruntime_is_right_and_serves_in_order_of_key(script in scripts()) {
+        let by_key = |log: &[Event]| judge::serves_in_order_of_key(log, FOREVER);
+        stands_trial(Vruntime::new(), &script, &[("by key", &by_key)])?;
     }
 
     #[test]
-    fn the_books_agree_with_what_is_seen_from_outside(script in scripts()) {
-        every_policy(&script, Conditions::FAIR, judge::keeps_books)?;
+    fn pandemonium_is_right_and_serves_by_key_until_somebody_is_overdue(script in scripts()) {
+        let limit = Scaling::new(CPUS).starvation;
+        let by_key = |log: &[Event]| judge::serves_in_order_of_key(log, limit);
+        let rescues = |log: &[Event]| judge::rescues_beyond(log, limit);
+        stands_trial(pandemonium(), &script, &[("by key", &by_key), ("rescues", &rescues)])?;
     }
+}
 
-    #[test]
-    fn a_refused_decision_is_made_again_unchanged(script in scripts()) {
-        every_policy(&script, Conditions::FAIR, judge::repeats_refused)?;
-    }
-
-    #[test]
-    fn a_task_runs_where_its_newest_message_says(script in scripts()) {
-        every_policy(&script, Conditions::FAIR, judge::places_by_message)?;
-    }
+proptest! {
+    #![proptest_config(cases(CASES / 2))]
 
     #[test]
     fn a_clock_that_runs_backwards_costs_no_task(script in scripts()) {
-        let conditions = Conditions { time: Time::Backward, ..Conditions::FAIR };
-        every_policy(&script, conditions, all_that_needs_no_clock)?;
+        let backward = Conditions { time: Time::Backward, ..Conditions::FAIR };
+        all_agree(&play(&mut Fifo::new(), &script, backward), &ALWAYS)?;
+        all_agree(&play(&mut Vruntime::new(), &script, backward), &ALWAYS)?;
+        all_agree(&play(&mut pandemonium(), &script, backward), &ALWAYS)?;
     }
 
     /// A full ring delays decisions and changes none, now or later.
     #[test]
     fn refusals_leave_no_trace(script in scripts(), stubborn in 1..4usize) {
-        let (fifo, vruntime) = (Fifo::new, Vruntime::new);
-        prop_assert_eq!(
-            decisions(fifo(), &script, 0), decisions(fifo(), &script, stubborn), "fifo"
-        );
-        prop_assert_eq!(
-            decisions(vruntime(), &script, 0), decisions(vruntime(), &script, stubborn), "vruntime"
-        );
-        prop_assert_eq!(
-            decisions(pandemonium(), &script, 0), decisions(pandemonium(), &script, stubborn),
-            "pandemonium"
-        );
+        let [smooth, stubborn] = [0, stubborn].map(|stubborn| {
+            let fifo = decisions(Fifo::new(), &script, stubborn);
+            let vruntime = decisions(Vruntime::new(), &script, stubborn);
+            (fifo, vruntime, decisions(pandemonium(), &script, stubborn))
+        });
+        prop_assert_eq!(smooth.0, stubborn.0, "fifo");
+        prop_assert_eq!(smooth.1, stubborn.1, "vruntime");
+        prop_assert_eq!(smooth.2, stubborn.2, "pandemonium");
     }
 
     #[test]
@@ -114,30 +119,6 @@ proptest! {
         prop_assert_eq!(&pandemoniums[0], &pandemoniums[1]);
         let vruntimes = [(), ()].map(|()| play(&mut Vruntime::new(), &script, conditions));
         prop_assert_eq!(&vruntimes[0], &vruntimes[1]);
-    }
-
-    #[test]
-    fn fifo_serves_in_order_of_arrival(script in scripts()) {
-        let log = play(&mut Fifo::new(), &script, Conditions::FAIR);
-        fails(judge::serves_in_order_of_arrival(&log))?;
-    }
-
-    #[test]
-    fn vruntime_serves_in_order_of_key(script in scripts()) {
-        let log = play(&mut Vruntime::new(), &script, Conditions::FAIR);
-        fails(judge::serves_in_order_of_key(&log, FOREVER))?;
-    }
-
-    #[test]
-    fn pandemonium_serves_in_order_of_key_until_somebody_is_overdue(script in scripts()) {
-        let log = play(&mut pandemonium(), &script, Conditions::FAIR);
-        fails(judge::serves_in_order_of_key(&log, Scaling::new(CPUS).starvation))?;
-    }
-
-    #[test]
-    fn pandemonium_rescues_whoever_is_overdue(script in scripts()) {
-        let log = play(&mut pandemonium(), &script, Conditions::FAIR);
-        fails(judge::rescues_beyond(&log, Scaling::new(CPUS).starvation))?;
     }
 }
 
