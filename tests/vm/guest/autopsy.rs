@@ -25,6 +25,34 @@ pub fn log_family(pid: libc::pid_t) {
     }
 }
 
+/// Every task that wants to run now, the CPU it was last on and those it may use: one that stays in
+/// this list while a CPU idles was lost by somebody.
+pub fn log_runnable() {
+    let Ok(processes) = fs::read_dir("/proc") else { return };
+    for process in processes.flatten() {
+        let Ok(threads) = fs::read_dir(process.path().join("task")) else { continue };
+        for thread in threads.flatten().map(|entry| entry.path()) {
+            let status = fs::read_to_string(thread.join("status")).unwrap_or_default();
+            let field = |name: &str| {
+                let line = status.lines().find_map(|line| line.strip_prefix(name));
+                line.unwrap_or_default().trim().to_string()
+            };
+            if !field("State:").starts_with('R') {
+                continue;
+            }
+            let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
+            // After the bracket that ends the name, the processor is the 37th field.
+            let after_name = stat.rsplit(')').next().unwrap_or_default();
+            let cpu = after_name.split_whitespace().nth(36).unwrap_or("?");
+            let (name, allowed) = (field("Name:"), field("Cpus_allowed_list:"));
+            report::log(&format!(
+                "runnable: {name} {} on CPU {cpu} of {allowed}",
+                thread.display()
+            ));
+        }
+    }
+}
+
 /// The fourth field of a process's stat is its parent; the name before it may contain anything but
 /// ends in a bracket.
 fn children_of(parent: libc::pid_t) -> Vec<libc::pid_t> {

@@ -118,9 +118,10 @@ impl Scheduler {
         Ok(())
     }
 
-    /// For the console log: what each of its threads is doing now.
-    pub fn log_threads(&self) {
+    /// For the console log: what each of its threads is doing now, and who else wants to run.
+    pub fn log_state(&self) {
         autopsy::log_family(self.pid());
+        autopsy::log_runnable();
     }
 
     /// Lines printed since the last look.

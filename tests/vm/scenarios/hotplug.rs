@@ -57,9 +57,11 @@ fn go_and_come_back(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
     let last = guest.cpus - 1;
     for (online, event) in [(false, "going"), (true, "coming back")] {
         let restarts = scheduler.statistics()?.count("restarts")?;
-        kernel::set_online(last, online)?;
+        // By an ordinary task, as a person would do it, and one that may hang without hanging us.
+        let change = std::thread::spawn(move || kernel::set_online(last, online));
         wait_for_restart(scheduler, restarts)
             .with_context(|| format!("after CPU {last}'s {event}"))?;
+        change.join().expect("switching a CPU does not panic")?;
     }
     Ok(())
 }
@@ -71,7 +73,7 @@ fn wait_for_restart(scheduler: &Scheduler, before: u64) -> Result<()> {
     let mut examined = false;
     loop {
         if start.elapsed() > BACK_USUALLY && !examined {
-            scheduler.log_threads();
+            scheduler.log_state();
             examined = true;
         }
         let restarts = scheduler.statistics().and_then(|statistics| statistics.count("restarts"));
