@@ -913,6 +913,10 @@ fn values_that_contradict_each_other_are_refused() {
     );
     assert_eq!(refused("lat_cri_low=33"), format!("lat_cri_low (33) {above} lat_cri_high (32)"));
     assert!(Knobs::parse_file("lat_cri_low=33\nlat_cri_high=33").is_ok());
+    let mut knobs = Knobs::default();
+    let said = knobs.set("lat_cri_high=7").unwrap_err().to_string();
+    assert_eq!(said, format!("lat_cri_low (8) {above} lat_cri_high (7)"));
+    assert_eq!(knobs, Knobs::default());
 }
 
 #[test]
@@ -962,26 +966,24 @@ fn numbers_that_are_no_knobs_are_not_read_as_such() {
 
 // ---- Bursts -----------------------------------------------------------------------------------
 
-/// Feeds one sample of 64 enqueues, so many nanoseconds apart. Returns whether it fires.
-fn enqueue_64(cusum: &mut Cusum, now: &mut Stamp, apart: u64) -> bool {
-    let mut fires = None;
-    for _ in 0..64 {
-        *now = *now + Span::from_nanos(apart);
-        fires = cusum.observe(*now);
+/// Feeds one sample, 64 enqueues of which the last is so much later. Returns whether it fires.
+fn enqueue_64(cusum: &mut Cusum, now: &mut Stamp, length: Span) -> bool {
+    for _ in 0..63 {
+        assert_eq!(cusum.observe(*now), None);
     }
-    fires.expect("64 enqueues are a sample")
+    *now = *now + length;
+    cusum.observe(*now).expect("64 enqueues are a sample")
 }
 
-/// At which sample after the rate rose the burst began, and for how many it lasted.
-fn response(per_mille: u64) -> (Option<usize>, usize) {
-    const APART: u64 = 100_000;
+/// At which sample the burst begins after samples of length `usual` become `then`, and for how
+/// many it lasts.
+fn response(usual: Span, then: Span) -> (Option<usize>, usize) {
     let (mut cusum, mut now) = (Cusum::default(), Stamp::from_nanos(7));
     assert_eq!(cusum.observe(now), None, "the first enqueue only starts the clock");
     for _ in 0..50 {
-        assert!(!enqueue_64(&mut cusum, &mut now, APART));
+        assert!(!enqueue_64(&mut cusum, &mut now, usual));
     }
-    let fired: Vec<bool> =
-        (0..200).map(|_| enqueue_64(&mut cusum, &mut now, APART * per_mille / 1_000)).collect();
+    let fired: Vec<bool> = (0..200).map(|_| enqueue_64(&mut cusum, &mut now, then)).collect();
     assert!(!fired[199], "a burst ends by itself");
     let first = fired.iter().position(|&fires| fires);
     (first.map(|index| index + 1), fired.iter().filter(|&&fires| fires).count())
@@ -989,22 +991,21 @@ fn response(per_mille: u64) -> (Option<usize>, usize) {
 
 #[test]
 fn the_cumulative_sum_answers_to_a_step_of_the_rate() {
-    assert_eq!(response(500), (None, 0));
-    assert_eq!(response(300), (Some(5), 11));
-    assert_eq!(response(200), (Some(4), 17));
-    assert_eq!(response(100), (Some(3), 26));
-    assert_eq!(response(20), (Some(3), 41));
+    assert_eq!(response(US(1_000), US(500)), (None, 0));
+    assert_eq!(response(US(1_000), US(300)), (Some(5), 11));
+    assert_eq!(response(US(1_000), US(200)), (Some(4), 17));
+    assert_eq!(response(US(1_000), US(100)), (Some(3), 26));
+    assert_eq!(response(US(1_000), US(20)), (Some(3), 41));
 }
 
+/// Arrivals of one round have one stamp, so a sample can be a few nanoseconds.
 #[test]
-fn the_cumulative_sum_sees_storms_of_nanoseconds() {
-    let (mut cusum, mut now) = (Cusum::default(), Stamp::default());
-    cusum.observe(now);
-    for _ in 0..50 {
-        assert!(!enqueue_64(&mut cusum, &mut now, 10));
-    }
-    let fired = (0..4).filter(|_| enqueue_64(&mut cusum, &mut now, 1)).count();
-    assert_eq!(fired, 2, "at the third sample");
+fn the_cumulative_sum_answers_the_same_however_short_a_sample_is() {
+    let ns = Span::from_nanos;
+    assert_eq!(response(ns(10), ns(5)), (None, 0));
+    assert_eq!(response(ns(10), ns(3)), (Some(5), 11));
+    assert_eq!(response(ns(10), ns(2)), (Some(4), 17));
+    assert_eq!(response(ns(10), ns(1)), (Some(3), 26));
 }
 
 #[test]
@@ -1014,7 +1015,7 @@ fn work_after_a_pause_is_no_burst() {
     cusum.observe(now);
     now = now + MS(3_600_000);
     for _ in 0..20 {
-        assert!(!enqueue_64(&mut cusum, &mut now, 10_000_000));
+        assert!(!enqueue_64(&mut cusum, &mut now, MS(640)));
     }
 }
 
@@ -1069,25 +1070,41 @@ fn requeues_are_no_wakeups() {
     assert!(burst.active(now));
 }
 
+/// A rate of requeues that rises to 50 times, for so many samples. Returns when it ended.
+fn requeue_storm(burst: &mut Burst, rules: &Rules, samples: usize) -> Stamp {
+    let mut now = Stamp::from_nanos(1);
+    for (count, apart) in [(50, US(100)), (samples, US(2))] {
+        for _ in 0..64 * count {
+            now = now + apart;
+            burst.on_enqueue(now, Cause::Requeue, rules);
+        }
+    }
+    now
+}
+
 #[test]
 fn requeues_count_for_the_rate_of_enqueues() {
-    let fast = Span::from_nanos(2_000);
-    let steps = |rules: Rules, times| {
+    let after = |samples, rules: Rules| {
         let mut burst = Burst::new(u32::MAX);
-        let mut now = Stamp::from_nanos(1);
-        for _ in 0..64 * 50 {
-            now = now + US(100);
-            burst.on_enqueue(now, Cause::Requeue, &rules);
-        }
-        for _ in 0..64 * times {
-            now = now + fast;
-            burst.on_enqueue(now, Cause::Requeue, &rules);
-        }
+        let now = requeue_storm(&mut burst, &rules, samples);
         burst.active(now)
     };
-    assert!(!steps(Rules::default(), 2));
-    assert!(steps(Rules::default(), 4));
-    assert!(!steps(Rules { burst_cusum: false, ..Rules::default() }, 4));
+    assert!(!after(2, Rules::default()));
+    assert!(after(4, Rules::default()));
+    assert!(!after(4, Rules { burst_cusum: false, ..Rules::default() }));
+}
+
+#[test]
+fn what_trickles_in_after_a_storm_does_not_prolong_it() {
+    let rules = Rules::default();
+    let mut burst = Burst::new(u32::MAX);
+    let now = requeue_storm(&mut burst, &rules, 4);
+    // Completes the sample that the very first message had begun: it fires for the last time.
+    burst.on_enqueue(now, Cause::Requeue, &rules);
+    burst.on_enqueue(now + MS(50), Cause::Wakeup, &rules);
+    assert!(burst.active(now + MS(50)));
+    burst.on_enqueue(now + MS(99), Cause::Wakeup, &rules);
+    assert!(!burst.active(now + BURST_QUIET));
 }
 
 #[test]
