@@ -15,6 +15,7 @@ const CLANG_OLDEST: u32 = 18;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=src/bpf");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
     if let Err(sentence) = check_clang() {
         fail(&sentence);
@@ -32,6 +33,12 @@ fn fail(sentence: &str) -> ! {
 fn build_backend() -> anyhow::Result<()> {
     let out_dir = PathBuf::from(env::var("OUT_DIR")?);
     fs::create_dir_all(out_dir.join("src"))?;
+    // The backend's source stays as it is; what it calls is wrapped (see the header).
+    let guard = env::current_dir()?.join("src/bpf/backend_guard.h");
+    let flags = env::var("BPF_EXTRA_CFLAGS_PRE_INCL").unwrap_or_default();
+    let flags = format!("{flags} -include {}", guard.display());
+    // SAFETY: a build script has one thread at this point.
+    unsafe { env::set_var("BPF_EXTRA_CFLAGS_PRE_INCL", flags) };
     env::set_current_dir(&out_dir)?;
     scx_rustland_core::RustLandBuilder::new()?.build()
 }

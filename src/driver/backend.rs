@@ -71,8 +71,8 @@ pub enum End {
     Signal,
     /// The kernel asks us to start again: CPUs came or went.
     Restart(String),
-    /// The kernel unloaded us.
-    Ejected(String),
+    /// The kernel unloaded us: why, and the state of everything it wrote down at that moment.
+    Ejected(String, Option<String>),
 }
 
 /// What the kernel half has counted since it was loaded.
@@ -168,7 +168,7 @@ impl<'cb> KernelPort<'cb> {
             std::ptr::null(),
         );
         let reason = explain(&data.uei.reason, &data.uei.msg);
-        if info.should_restart() { End::Restart(reason) } else { End::Ejected(reason) }
+        if info.should_restart() { End::Restart(reason) } else { End::Ejected(reason, dump()) }
     }
 
     fn exit_kind(&self) -> i32 {
@@ -270,6 +270,18 @@ fn raw(task: &QueuedTask) -> RawArrival {
         enq_cnt: task.enq_cnt,
         comm: task.comm.map(|letter| letter as u8),
     }
+}
+
+/// The kernel's debug dump, if it wrote one.
+fn dump() -> Option<String> {
+    let place = scx_utils::UEI_DUMP_PTR_MUTEX.lock().ok()?.ptr;
+    if place.is_null() {
+        return None;
+    }
+    // SAFETY: the skeleton, which owns the memory, is still there, and the kernel ended the text
+    // with a zero.
+    let text = unsafe { CStr::from_ptr(place) }.to_string_lossy().into_owned();
+    Some(text).filter(|text| !text.is_empty())
 }
 
 /// The kernel's reason and message in one line.

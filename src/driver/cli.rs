@@ -11,6 +11,7 @@ use scx_pandemonium_user::policy::COMPOSITORS_MAX;
 use scx_pandemonium_user::task::{CPUS_MAX, Comm};
 use scx_pandemonium_user::time::Span;
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
+use std::process::ExitCode;
 
 /// Shortest and longest slice, in microseconds. Below 100 us a CPU would mostly switch tasks;
 /// above 100 ms the backend, which never preempts, would make others wait longer than a person
@@ -93,7 +94,8 @@ pub struct Options {
     #[arg(long)]
     pub help_stats: bool,
 
-    /// Size in bytes of the kernel's debug dump after an error; 0 prints none
+    /// Print the kernel's debug dump after an error, up to BYTES long; 0 prints none, unless
+    /// --verbose does
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub exit_dump_len: u32,
 
@@ -151,6 +153,22 @@ pub fn version() -> String {
         scx_utils::build_id::full_version(env!("CARGO_PKG_VERSION")),
         scx_rustland_core::VERSION
     )
+}
+
+/// Prints what clap has to say: help as it is, an error as one line, without the usage that would
+/// push it out of sight.
+pub fn explain(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.to_string();
+    let sentence = text.lines().map(str::trim);
+    let sentence = sentence.take_while(|line| !line.starts_with("Usage:"));
+    let sentence: Vec<&str> =
+        sentence.filter(|line| !line.is_empty() && !line.starts_with("For more info")).collect();
+    eprintln!("{} (see --help)", sentence.join(" "));
+    ExitCode::from(2)
 }
 
 fn knob_us(knob: fn(&Knobs) -> Span) -> u64 {

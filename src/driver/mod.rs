@@ -22,7 +22,7 @@ mod supervisor;
 mod telemetry;
 mod worker;
 
-use clap::Parser;
+use clap::Parser as _;
 use cli::Options;
 use failure::Failure;
 use std::process::ExitCode;
@@ -33,7 +33,10 @@ pub fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("error: this is a bug in scx_pandemonium_user, please report it: {panic}");
     }));
-    let options = Options::parse();
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) => return cli::explain(&error),
+    };
     let outcome = match run(&options) {
         Ok(code) => return code,
         Err(failure) => failure,

@@ -57,7 +57,9 @@ pub struct Metrics {
     pub nr_interactive: u64,
     #[stat(desc = "Decisions for LatCritical tasks")]
     pub nr_lat_critical: u64,
-    #[stat(desc = "Page faults of the scheduler without I/O since its first decision (should be 0)")]
+    #[stat(
+        desc = "Page faults of the scheduler without I/O since its first decision (should be 0)"
+    )]
     pub page_faults_minor: u64,
     #[stat(desc = "Page faults of the scheduler with I/O since its first decision (should be 0)")]
     pub page_faults_major: u64,

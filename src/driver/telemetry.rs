@@ -30,10 +30,8 @@ pub fn health(before: &Reading, after: &Reading) -> String {
     let wait = Span::from_nanos(is.wait_peak_ns);
     let elapsed = after.at.since(before.at).as_nanos();
     let cpu_pct = is.cpu_ns.saturating_sub(was.cpu_ns).saturating_mul(100) / elapsed.max(1);
-    let (congested, refused) = (
-        is.congested.saturating_sub(was.congested),
-        is.refused.saturating_sub(was.refused),
-    );
+    let (congested, refused) =
+        (is.congested.saturating_sub(was.congested), is.refused.saturating_sub(was.refused));
     match () {
         () if is.rounds == 0 => "starting".into(),
         () if silent > SILENCE => format!("the scheduler has not run for {silent}"),

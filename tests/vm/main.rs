@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Boots real kernels in QEMU and runs scenarios under our scheduler.
 //!
 //! One program, two lives: started by cargo it is the host that finds a kernel, boots it and judges

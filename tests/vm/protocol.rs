@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What host and guest say to each other.
 //!
 //! Down goes one thing, the orders, as kernel command line arguments: they need no device and

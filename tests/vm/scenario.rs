@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What a scenario is, and the list of all of them.
 
 use crate::guest::Guest;

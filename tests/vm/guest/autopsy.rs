@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What a process that should have ended is doing instead: for the console log, where a person
 //! looks for the reason.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! From an initramfs to a small Linux: file systems, users, programs, and the way out.
 
 use anyhow::{Context, Result, bail};

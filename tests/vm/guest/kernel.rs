@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What the kernel says about itself and about sched_ext, and the switches we turn.
 
 use anyhow::{Context, Result, bail};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! A load: worker processes with a counter each, started together and killed together.
 
 use super::memory::{Shared, Zeroed};

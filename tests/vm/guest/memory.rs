@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Memory that a process and its forks see alike.
 
 use anyhow::{Context, Result};

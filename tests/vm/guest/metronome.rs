@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! A steady tick for exact mode, invisible to the guest.
 //!
 //! With virtual time the CPUs take turns on one host thread, and a turn lasts until the next timer

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The guest: PID 1 of a freshly booted kernel, and the agent that runs one scenario.
 //!
 //! PID 1 only reaps orphans and turns the machine off. The agent is its child, so that a scenario's

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Measures wake-ups: a task that sleeps to deadlines and notes how late it runs.
 
 use super::memory::Shared;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Waits until the machine has nothing left to do.
 //!
 //! For some seconds after the boot the kernel still works for itself; measured then, whatever comes

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Lines to the host, and evidence to the console log.
 
 use crate::protocol::{GUEST_PORT, Message};

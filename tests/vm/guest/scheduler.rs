@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The scheduler under test: started, watched, stopped, and judged by what it leaves behind.
 
 use super::statistics::Statistics;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Asks the scheduler's statistics server, over the socket that every scx tool uses.
 
 use anyhow::{Context, Result, bail};

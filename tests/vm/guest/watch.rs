@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Judges a load: every worker must move in every window.
 
 use super::load::Load;

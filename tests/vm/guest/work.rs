@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What the workers of a load do, each in a process of its own that never returns.
 //!
 //! They run between fork and kill in a copy of the agent whose locks may be held by threads that do

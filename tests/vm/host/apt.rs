@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Debian packages without touching the machine: apt with a configuration, lists and caches of its
 //! own.
 //!

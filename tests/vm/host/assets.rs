@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Everything a boot needs besides the kernel, found once for a whole run.
 
 use super::cache::Cache;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Things that are expensive to get, kept between runs.
 //!
 //! An item is a folder that appears whole, by one rename, or not at all. So a download that was

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The command line, and the exit codes: 0 all well, 1 something failed, 2 wrong use or no way to
 //! run, 130 interrupted.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Runs other programs, and makes their failures readable.
 
 use anyhow::{Context, Result, bail};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Reads the kernel's console log: trouble that spoils a pass, and the last words of a guest that
 //! died.
 

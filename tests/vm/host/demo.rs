@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The demonstration: one boot in exact mode that a person can follow, and a small table of what it
 //! measured.
 

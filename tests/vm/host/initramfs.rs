@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The guest's root file system: a cpio archive in the "newc" form that the kernel unpacks.
 
 use anyhow::{Context, Result};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Finds kernels with a working sched_ext: newest first within a series, each checked before it is
 //! trusted.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Builds the oldest kernel with sched_ext, which no distribution packages with it switched on,
 //! from Debian's source package and the configuration beside this folder. Once: the result is kept
 //! in the cache.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Which libraries a program of this machine needs to run elsewhere.
 
 use super::command;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The host: finds what a boot needs, boots, listens, judges.
 
 mod apt;

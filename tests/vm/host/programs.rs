@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Programs that the machine may lack, unpacked from Debian's packages with their own libraries.
 //!
 //! Each brings its own C library and loader, so it runs on any machine, root or not, and beside

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! One line that says what is going on, rewritten in place on a terminal and left out elsewhere.
 
 use std::io::{IsTerminal, Write};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Finds a QEMU that shares virtual time fairly, and builds its command line.
 
 use super::cache::Cache;

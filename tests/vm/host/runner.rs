@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! One boot from start to verdict.
 
 use super::assets::Assets;

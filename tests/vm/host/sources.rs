@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Which Debian mirror this machine uses, and which keys it trusts for it.
 //!
 //! Read from apt's own source files, in both forms, so that no host name is written here and a

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Runs scenarios on kernels, one boot each.
 
 use super::assets::Assets;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The result of a suite as a table.
 
 use super::runner::Outcome;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Which tasks are ours, and where they may run.
 
 use crate::guest::load::{self, Kind, Load};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What `make run` shows where the machine's own kernel has no sched_ext.
 
 use crate::guest::load::{Kind, Load};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Everything that can go wrong ends in one sentence and an exit code of its own.
 
 use crate::guest::scheduler::{self, Scheduler};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The harness tests itself: an outcome that it could not tell apart would hide every other
 //! failure.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! A CPU goes and comes back: the kernel ejects the scheduler with a request to restart, and it
 //! must.
 

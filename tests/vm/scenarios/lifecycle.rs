@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Coming and going.
 
 use crate::guest::scheduler::Scheduler;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Every kind of task at once, and everyone gets on: by default, with each policy and option, on
 //! few and many CPUs.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The scenarios, one file a topic.
 
 mod classes;

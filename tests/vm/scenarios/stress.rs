@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! stress-ng's attacks on schedulers.
 
 use crate::guest::scheduler::{self, Scheduler};
