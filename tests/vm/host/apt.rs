@@ -39,8 +39,8 @@ impl Apt {
         for program in ["apt-get", "apt-cache", "apt-config", "dpkg-deb"] {
             ensure!(
                 command::find(program).is_some(),
-                "this machine has no {program} to fetch kernels with: pass --kernel PATH and install QEMU 8.1 or later, \
-                 stress-ng and a static busybox"
+                "this machine has no {program} to fetch kernels with: pass --kernel PATH and \
+                 install QEMU 8.1 or later, stress-ng and a static busybox"
             );
         }
         let apt = Apt { folder: cache.folder().join("apt"), _lock: cache.lock("apt")? };
@@ -62,18 +62,33 @@ impl Apt {
             mirror.uri,
             SUITES.join(" ")
         );
-        let configuration = format!(
-            "{machine}\
-             Dir::Etc::main \"/dev/null\";\nDir::Etc::parts \"{folder}/none.d\";\n\
-             Dir::Etc::preferences \"/dev/null\";\nDir::Etc::preferencesparts \"{folder}/none.d\";\n\
-             Dir::Etc::sourcelist \"/dev/null\";\nDir::Etc::sourceparts \"{folder}/sources.list.d\";\n\
-             Dir::State \"{folder}\";\nDir::State::lists \"{folder}/lists\";\nDir::State::status \"{folder}/status\";\n\
-             Dir::Cache \"{folder}/cache\";\nDir::Log \"{folder}\";\n\
-             APT::Architecture \"amd64\";\nAPT::Install-Recommends \"false\";\nAPT::Default-Release \"{PROGRAMS}\";\n\
-             APT::Sandbox::User \"\";\nAcquire::Languages \"none\";\nAcquire::Check-Valid-Until \"false\";\n\
-             Acquire::Retries \"3\";\n",
-            machine = machine_transport(),
-        );
+        let nothing = "/dev/null".to_string();
+        let none = format!("{folder}/none.d");
+        let settings = [
+            ("Dir::Etc::main", nothing.clone()),
+            ("Dir::Etc::parts", none.clone()),
+            ("Dir::Etc::preferences", nothing.clone()),
+            ("Dir::Etc::preferencesparts", none),
+            ("Dir::Etc::sourcelist", nothing),
+            ("Dir::Etc::sourceparts", format!("{folder}/sources.list.d")),
+            ("Dir::State", folder.to_string()),
+            ("Dir::State::lists", format!("{folder}/lists")),
+            ("Dir::State::status", format!("{folder}/status")),
+            ("Dir::Cache", format!("{folder}/cache")),
+            ("Dir::Log", folder.to_string()),
+            ("APT::Architecture", "amd64".into()),
+            ("APT::Install-Recommends", "false".into()),
+            ("APT::Default-Release", PROGRAMS.into()),
+            // Root's cache is closed to the user that apt would otherwise become.
+            ("APT::Sandbox::User", String::new()),
+            ("Acquire::Languages", "none".into()),
+            // A mirror that is frozen at some day serves lists past their date; their signatures
+            // are checked all the same.
+            ("Acquire::Check-Valid-Until", "false".into()),
+            ("Acquire::Retries", "3".into()),
+        ];
+        let ours = settings.map(|(key, value)| format!("{key} \"{value}\";\n")).concat();
+        let configuration = machine_transport() + &ours;
         // An empty status: whatever is installed here, a closure is always complete.
         for (name, text) in [("sources.list.d/vm.sources", &sources), ("apt.conf", &configuration)]
         {

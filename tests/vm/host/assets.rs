@@ -34,7 +34,8 @@ impl Assets {
         };
         ensure!(
             scheduler.is_file(),
-            "there is no scheduler at {}: build it with `cargo build --release`, or pass --scheduler PATH",
+            "there is no scheduler at {}: build it with `cargo build --release`, or pass \
+                --scheduler PATH",
             scheduler.display()
         );
         let cache = Cache::open()?;

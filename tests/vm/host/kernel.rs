@@ -59,14 +59,16 @@ pub fn of_series(assets: &Assets, series: &str) -> Result<Kernel> {
     }
     if series == kernel_build::SERIES {
         bail!(
-            "no kernel {series} in the cache: build it with `cargo test --release --test vm -- build-kernel`"
+            "no kernel {series} in the cache: build it with `cargo test --release --test vm -- \
+                build-kernel`"
         );
     }
     let releases =
         Apt::open(&assets.cache)?.names(PACKAGES[0]).map(|names| releases_of(&names, series))?;
     if releases.is_empty() {
         bail!(
-            "Debian has no {FLAVOUR} kernel of series {series}: name another with --series, or pass --kernel PATH"
+            "Debian has no {FLAVOUR} kernel of series {series}: name another with --series, or \
+                pass --kernel PATH"
         );
     }
     for release in &releases {

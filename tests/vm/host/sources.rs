@@ -38,7 +38,8 @@ pub fn find_mirror() -> Result<Mirror> {
         }
     }
     bail!(
-        "no Debian mirror in /etc/apt: set SCX_VM_MIRROR to one, or pass --kernel PATH and install QEMU 8.1 or later"
+        "no Debian mirror in /etc/apt: set SCX_VM_MIRROR to one, or pass --kernel PATH and \
+            install QEMU 8.1 or later"
     )
 }
 

@@ -13,19 +13,22 @@ use std::time::Duration;
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "full-user",
-        about: "--full-user: every wake-up comes up to us, even on an idle machine, and the mix gets on",
+        about: "--full-user: every wake-up comes up to us, even on an idle machine, and the mix \
+            gets on",
         run: full_user,
         ..USUAL
     },
     Scenario {
         name: "partial",
-        about: "--partial: tasks that asked for SCHED_EXT are ours and get on, all others are not ours and get on too",
+        about: "--partial: tasks that asked for SCHED_EXT are ours and get on, all others are not \
+            ours and get on too",
         run: partial,
         ..USUAL
     },
     Scenario {
         name: "pinned",
-        about: "three tasks bound to each CPU beside free ones: everyone gets on, and each stays where it is bound",
+        about: "three tasks bound to each CPU beside free ones: everyone gets on, and each stays \
+            where it is bound",
         run: pinned,
         ..USUAL
     },

@@ -14,7 +14,8 @@ use std::time::Duration;
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "errors",
-        about: "no privileges, another scheduler, bad options: one sentence each, with its own exit code",
+        about: "no privileges, another scheduler, bad options: one sentence each, with its own \
+            exit code",
         run: errors,
         ..USUAL
     },

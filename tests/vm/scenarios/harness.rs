@@ -11,7 +11,8 @@ use std::time::Duration;
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "self-fails",
-        about: "the guest reports a failure: the harness must say that it failed, with the guest's reason",
+        about: "the guest reports a failure: the harness must say that it failed, with the \
+            guest's reason",
         expect: Expect::Fail(&["on purpose"]),
         once: true,
         run: |_| bail!("on purpose"),
@@ -35,7 +36,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "self-dies",
-        about: "the kernel panics: the harness must say that the guest died, with the kernel's last words",
+        about: "the kernel panics: the harness must say that the guest died, with the kernel's \
+            last words",
         expect: Expect::Die,
         once: true,
         run: dies,

@@ -13,14 +13,16 @@ use std::time::{Duration, Instant};
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "hotplug",
-        about: "a CPU goes offline and online three times under load: we come back by ourselves each time",
+        about: "a CPU goes offline and online three times under load: we come back by ourselves \
+            each time",
         limit_s: 120,
         run: hotplug,
         ..USUAL
     },
     Scenario {
         name: "signal-after-restart",
-        about: "after a restart by hotplug SIGTERM still ends us within 3 s with exit code 0, and so does SIGINT",
+        about: "after a restart by hotplug SIGTERM still ends us within 3 s with exit code 0, and \
+            so does SIGINT",
         limit_s: 90,
         run: signal_after_restart,
         ..USUAL

@@ -18,7 +18,8 @@ pub const KERNEL_CHECK: Scenario = Scenario {
 
 pub const ALL: &[Scenario] = &[Scenario {
     name: "reload",
-    about: "load and unload ten times: each time the kernel runs under us, then by itself, and we exit with 0",
+    about: "load and unload ten times: each time the kernel runs under us, then by itself, and we \
+        exit with 0",
     limit_s: 90,
     run: reload,
     ..USUAL

@@ -12,7 +12,8 @@ use anyhow::{Context, Result, ensure};
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "mix",
-        about: "hogs, sleepers, pipes, forks and execs for 20 s: everyone moves in every 3 s, by our decisions",
+        about: "hogs, sleepers, pipes, forks and execs for 20 s: everyone moves in every 3 s, by \
+            our decisions",
         limit_s: 90,
         run: |guest| run(guest, &["--stats", "1"], 20),
         ..USUAL
@@ -34,21 +35,24 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "policies",
-        about: "a short mix under each policy and under options that change where and how long tasks run",
+        about: "a short mix under each policy and under options that change where and how long \
+            tasks run",
         limit_s: 120,
         run: policies,
         ..USUAL
     },
     Scenario {
         name: "dropping",
-        about: "a broken policy loses every 100th task: the mix must fail, or it could not be trusted to pass",
+        about: "a broken policy loses every 100th task: the mix must fail, or it could not be \
+            trusted to pass",
         expect: Expect::Fail(&["no progress", "runnable task stall"]),
         run: dropping,
         ..USUAL
     },
     Scenario {
         name: "memory-pressure",
-        about: "a process touches most of the memory while the mix runs: none of our own pages may be missing",
+        about: "a process touches most of the memory while the mix runs: none of our own pages \
+            may be missing",
         limit_s: 90,
         run: memory_pressure,
         ..USUAL

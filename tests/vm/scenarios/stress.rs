@@ -13,7 +13,8 @@ use std::time::Duration;
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "race-sched",
-        about: "stress-ng --race-sched for 12 s: affinities and policies change while tasks are on their way to us",
+        about: "stress-ng --race-sched for 12 s: affinities and policies change while tasks are \
+            on their way to us",
         limit_s: 90,
         stress_ng: true,
         run: race_sched,
