@@ -328,7 +328,12 @@ fn a_name_is_kept_for_weeks_and_then_dropped() {
     assert_eq!(kept_until(Minute::from_unix((101 + RETENTION_DAYS) * DAY - 1)), 1);
     assert_eq!(kept_until(day(101 + RETENTION_DAYS)), 0);
     assert_eq!(kept_until(day(0)), 1, "a clock that has stepped back drops nothing");
+    assert_eq!(kept_until(day(100 + 21)), 1, "weeks, not days");
+    assert_eq!(kept_until(day(100 + 90)), 0, "and not for ever");
     assert_eq!(predicted_tier(&db, "weekly"), Some(Tier::Batch), "memory alone never drops");
+    db.merge(day(200), []);
+    assert!(db.get(&name("weekly")).is_none());
+    assert_eq!(db.summary(), Summary::default());
 }
 
 #[test]
@@ -379,7 +384,7 @@ fn an_empty_database_knows_nothing() {
 
 #[test]
 fn learning_and_looking_up_never_allocate() {
-    let mut db = ProcDb::new(32);
+    let mut db = ProcDb::new(50);
     let told: Vec<Observation> =
         (0..100).map(|i| seen(&format!("name-{i}"), Tier::ALL[i % 3])).collect();
     db.merge(day(1), (0..20).map(|i| Profile::unseen(told[i].comm)));
@@ -391,7 +396,7 @@ fn learning_and_looking_up_never_allocate() {
         }
     }
     assert_eq!(ALLOCATIONS.get() - before, 0);
-    assert_eq!(db.profiles().len(), 32);
+    assert_eq!(db.profiles().len(), 50);
     assert!(before > 0, "the counter counts");
 }
 
