@@ -131,8 +131,9 @@ impl Scheduler {
         self.output.try_iter().collect()
     }
 
+    /// A server that does not answer belongs to a scheduler that hangs: the log then says where.
     pub fn statistics(&self) -> Result<Statistics> {
-        Statistics::ask()
+        Statistics::ask().inspect_err(|_| self.log_state())
     }
 
     /// A scenario that ends well ends here: still in charge, no page fault, no lost task, leaves at
@@ -197,7 +198,7 @@ impl Drop for Scheduler {
         // Still running here means that a check failed: what it does instead belongs into the
         // evidence.
         if let Ok(None) = self.child.try_wait() {
-            autopsy::log_family(self.pid());
+            self.log_state();
             let _ = self.child.kill();
         }
     }

@@ -5,6 +5,7 @@
 
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
+use crate::guest::statistics::Statistics;
 use crate::guest::{Guest, kernel, report, watch};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, bail};
@@ -80,7 +81,7 @@ fn wait_for_restart(scheduler: &Scheduler, before: u64) -> Result<()> {
             scheduler.log_state();
             examined = true;
         }
-        let restarts = scheduler.statistics().and_then(|statistics| statistics.count("restarts"));
+        let restarts = Statistics::ask().and_then(|statistics| statistics.count("restarts"));
         match (scheduler.expect_in_charge(), restarts) {
             (Ok(()), Ok(restarts)) if restarts > before => {
                 report::note(format!(

@@ -11,8 +11,8 @@ use std::time::Duration;
 /// Decides whether a kernel is good for anything; run once for each kernel that is fetched.
 pub const KERNEL_CHECK: Scenario = Scenario {
     name: "kernel-check",
-    about: "load the scheduler once",
-    run: |guest| Scheduler::start(guest, &[])?.finish().map(drop),
+    about: "load the scheduler once, whatever it does then",
+    run: |guest| Scheduler::start(guest, &[]).map(drop),
     ..USUAL
 };
 
