@@ -54,7 +54,8 @@ pub enum Entered {
     New(Slot),
     /// A task that is known and was not waiting.
     Known(Slot),
-    /// A task that waits already: the newer ticket takes the older one's place.
+    /// A task that waits already: the newer ticket takes the older one's place. Its data is as it
+    /// was, even if the ticket says that the pid has been used again: a queue may depend on it.
     Replaced(Slot),
 }
 
@@ -128,12 +129,12 @@ impl<T: Clone + Default> TaskTable<T> {
             Some(slot) => {
                 let reborn = self.was_reborn(slot, &arrival);
                 let record = &mut self.records[slot as usize];
-                if reborn {
-                    record.data = T::default();
-                }
                 if record.state == State::Waiting {
                     record.arrival = Some(arrival);
                     return Entered::Replaced(Slot(slot));
+                }
+                if reborn {
+                    record.data = T::default();
                 }
                 self.resting.unlink(&mut self.records, slot);
                 self.wait(now, slot, arrival);

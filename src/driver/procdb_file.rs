@@ -243,7 +243,7 @@ impl Place {
         let mut bytes = Vec::new();
         file.take(SIZE_MAX + 1).read_to_end(&mut bytes).map_err(refusal)?;
         if bytes.len() as u64 > SIZE_MAX {
-            return Err(too_large());
+            return Err(Refusal::Rejected(format!("it is larger than {SIZE_MAX} bytes")));
         }
         let profiles = codec::decode(&bytes, when);
         let profiles = profiles.map_err(|error| Refusal::Rejected(error.to_string()))?;
@@ -340,11 +340,7 @@ fn refusal(error: std::io::Error) -> Refusal {
     }
 }
 
-fn too_large() -> Refusal {
-    Refusal::Rejected(format!("it is larger than {SIZE_MAX} bytes"))
-}
-
-/// Refuses what is not a plain file of moderate size that only we can write.
+/// Refuses what is not a plain file that only we can write.
 fn check(meta: &Metadata) -> Result<(), Refusal> {
     let kind = meta.file_type();
     if kind.is_symlink() {
@@ -355,9 +351,6 @@ fn check(meta: &Metadata) -> Result<(), Refusal> {
     }
     if let Some(why) = distrust(&Facts::of(meta), &User::current(), false) {
         return Err(Refusal::Rejected(format!("it {why}")));
-    }
-    if meta.len() > SIZE_MAX {
-        return Err(too_large());
     }
     Ok(())
 }

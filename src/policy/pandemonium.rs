@@ -2,10 +2,14 @@
 
 //! The PANDEMONIUM policy: tiers by behaviour, fair inside a tier, nobody forgotten.
 //!
-//! Every task gets one key, a deadline in real time: when it arrived, plus the patience of its
-//! tier, plus or minus what it has had too much or too little. The kernel orders its queues by
-//! the same key, so the order holds whether a task waits here or there, and a task that waits
-//! long enough passes everybody who came later.
+//! Each tier has a queue, ordered by deadline: when a task arrived, plus the patience of its tier,
+//! plus or minus what it has had too much or too little. The most urgent tier goes first, with two
+//! exceptions that keep the others alive. *Deficit*: after so many decisions for more urgent tiers
+//! a tier gets one. *Rescue*: at most every other decision goes to whoever has waited longest, if
+//! that is longer than the starvation limit and its turn in the crowd explain.
+//!
+//! The kernel orders its queues by the same deadline, so the order holds for the few tasks that
+//! wait there too.
 
 use super::classify::{Classifier, Habit};
 use super::scaling::Scaling;
@@ -13,7 +17,7 @@ use super::{TASKS_MAX, dispatch};
 use crate::engine::{Counters, Knobs, MachineView, Memo, Policy};
 use crate::runqueue::{Runqueue, Slot};
 use crate::table::{Entered, TaskTable};
-use crate::task::{Arrival, Comm, Dispatch, Pid, Tier};
+use crate::task::{Arrival, Cause, Comm, Dispatch, Pid, Tier};
 use crate::time::{Span, Stamp, Vtime};
 
 /// What is kept about each task.
@@ -27,17 +31,26 @@ struct Task {
 /// The policy. See the module.
 pub struct Pandemonium {
     table: TaskTable<Task>,
-    queue: Runqueue,
+    /// One queue a tier, in the order of [`Tier::ALL`].
+    queues: [Runqueue; 3],
     classifier: Classifier,
     scaling: Scaling,
     knobs: Knobs,
     counters: Counters,
     /// Virtual time of the machine: follows the tasks that are dispatched.
     clock: Vtime,
-    /// The decision that was just made was a rescue.
+    turns: Turns,
+    /// Clock and turns before the last decision, for the case that it is refused.
+    before: (Vtime, Turns),
+}
+
+/// Whose turn it is, as far as that does not follow from who waits.
+#[derive(Clone, Copy, Default)]
+struct Turns {
+    /// Decisions for more urgent tiers since each tier, while it waited, was served last.
+    passed: [u32; 3],
+    /// Whether the last decision was a rescue.
     rescued: bool,
-    /// The clock before that decision, for the case that it is refused.
-    clock_before: Vtime,
 }
 
 impl Pandemonium {
@@ -46,14 +59,14 @@ impl Pandemonium {
     pub fn new(cpus: u32, compositors: &[Comm]) -> Self {
         Pandemonium {
             table: TaskTable::new(TASKS_MAX),
-            queue: Runqueue::new(TASKS_MAX),
+            queues: [(); 3].map(|()| Runqueue::new(TASKS_MAX)),
             classifier: Classifier::new(compositors),
             scaling: Scaling::new(cpus),
             knobs: Knobs::default(),
             counters: Counters::default(),
             clock: Vtime::START,
-            rescued: false,
-            clock_before: Vtime::START,
+            turns: Turns::default(),
+            before: (Vtime::START, Turns::default()),
         }
     }
 
@@ -100,15 +113,46 @@ impl Pandemonium {
         Vtime::from_raw((now + patience.scale(1, 2) + share).as_nanos())
     }
 
-    /// The next task: by key, unless somebody has waited beyond the starvation limit.
-    fn pick(&mut self, now: Stamp) -> Option<(Slot, Vtime)> {
+    /// Whoever has waited longest, if that is longer than tier and crowd explain: the starvation
+    /// limit, and a slice for each task that shares the CPUs with it.
+    fn overdue(&self, now: Stamp) -> Option<Slot> {
         let oldest = self.table.oldest()?;
-        self.rescued = self.table.waited(oldest, now) > self.scaling.starvation;
-        if !self.rescued {
-            return self.queue.pop();
+        let crowd = self.table.nr_waiting() as u64;
+        let turn = self.knobs.slice.scale(crowd, u64::from(self.scaling.cpus));
+        (self.table.waited(oldest, now) > self.scaling.starvation + turn).then_some(oldest)
+    }
+
+    /// The tier whose turn it is: the lowest that was passed too often, else the highest.
+    fn tier_in_turn(&self) -> Option<Tier> {
+        let waits = |tier: &Tier| !self.queues[tier.index()].is_empty();
+        let passed = |tier: &Tier| self.turns.passed[tier.index()] >= self.scaling.deficit_budget;
+        let lowest = Tier::ALL.into_iter().find(|tier| waits(tier) && passed(tier));
+        lowest.or_else(|| Tier::ALL.into_iter().rev().find(waits))
+    }
+
+    /// Takes the next task out of its queue.
+    fn pick(&mut self, now: Stamp) -> Option<(Slot, Vtime)> {
+        self.table.oldest()?;
+        let rescue = if self.turns.rescued { None } else { self.overdue(now) };
+        self.turns.rescued = rescue.is_some();
+        let picked = match rescue {
+            Some(slot) => {
+                let queue = &mut self.queues[self.table.data(slot).habit.tier.index()];
+                queue.remove(slot).map(|deadline| (slot, deadline))
+            }
+            None => self.queues[self.tier_in_turn()?.index()].pop(),
+        }?;
+        self.counters.rescues += self.turns.rescued as u64;
+        self.pass(self.table.data(picked.0).habit.tier);
+        Some(picked)
+    }
+
+    /// Notes that `served` had its turn and every tier below that waits did not.
+    fn pass(&mut self, served: Tier) {
+        self.turns.passed[served.index()] = 0;
+        for tier in Tier::ALL.into_iter().filter(|tier| *tier < served) {
+            self.turns.passed[tier.index()] += !self.queues[tier.index()].is_empty() as u32;
         }
-        self.counters.rescues += 1;
-        self.queue.remove(oldest).map(|key| (oldest, key))
     }
 }
 
@@ -116,6 +160,12 @@ impl Policy for Pandemonium {
     fn on_arrival(&mut self, now: Stamp, arrival: Arrival, _view: &MachineView) {
         self.counters.arrived(arrival.cause);
         let slot = match self.table.enter(now, arrival) {
+            Entered::Replaced(slot) if arrival.cause == Cause::New => {
+                // The pid has been used again while its last owner waited.
+                self.queues[self.table.data(slot).habit.tier.index()].remove(slot);
+                *self.table.data_mut(slot) = Task { vruntime: self.clock, ..Task::default() };
+                slot
+            }
             Entered::Replaced(_) => return,
             Entered::New(slot) => {
                 self.table.data_mut(slot).vruntime = self.clock;
@@ -126,14 +176,14 @@ impl Policy for Pandemonium {
         let vruntime = self.settle(slot, &arrival);
         let tier = self.classifier.classify(&mut self.table.data_mut(slot).habit, &arrival);
         let deadline = self.deadline(now, tier, vruntime);
-        self.queue.insert(slot, deadline);
+        self.queues[tier.index()].insert(slot, deadline);
     }
 
     fn next(&mut self, now: Stamp, _view: &MachineView) -> Option<Dispatch> {
+        self.before = (self.clock, self.turns);
         let (slot, deadline) = self.pick(now)?;
         let task = self.table.data(slot);
         let tier = task.habit.tier;
-        self.clock_before = self.clock;
         // No single dispatch moves the clock further than one slice: a light task that had the
         // machine for itself must not make everybody else look poor.
         self.clock = self.clock.max(task.vruntime.min(self.clock.after(self.knobs.slice)));
@@ -144,15 +194,16 @@ impl Policy for Pandemonium {
 
     fn on_refused(&mut self, dispatch: Dispatch) {
         let Some(slot) = self.table.come_back(dispatch.pid) else { return };
-        self.queue.put_back(slot, dispatch.vtime);
-        self.clock = self.clock_before;
-        self.counters.by_tier[self.table.data(slot).habit.tier.index()] -= 1;
-        self.counters.rescues -= self.rescued as u64;
+        let tier = self.table.data(slot).habit.tier;
+        self.queues[tier.index()].put_back(slot, dispatch.vtime);
+        self.counters.by_tier[tier.index()] -= 1;
+        self.counters.rescues -= self.turns.rescued as u64;
+        (self.clock, self.turns) = self.before;
     }
 
     fn on_exit(&mut self, pid: Pid) {
         if let Some(slot) = self.table.forget(pid) {
-            self.queue.remove(slot);
+            self.queues.iter_mut().for_each(|queue| drop(queue.remove(slot)));
         }
     }
 

@@ -217,19 +217,20 @@ pub fn serves_in_order_of_key(log: &[Event], limit: Span) -> Verdict {
     .map(drop)
 }
 
-/// When somebody has waited beyond `limit`, the next decision is for whoever has waited longest.
-///
-/// From this follows the bound on waiting: once beyond the limit, a task waits for those who
-/// came before it and for nobody else.
+/// When somebody has waited beyond `limit` and a slice for everybody who waits with it, at least
+/// every other decision is for whoever has waited longest then.
 pub fn rescues_beyond(log: &[Event], limit: Span) -> Verdict {
+    let mut passed_over = false;
     watch(log, |account, event| {
-        let Some(dispatch) = decision(event) else { return Ok(()) };
+        let Event::Sent(dispatch) = event else { return Ok(()) };
         let Some(oldest) = account.waiting.values().map(|waiter| waiter.since).min() else {
             return Ok(());
         };
+        let crowd = account.knobs.slice.scale(account.waiting.len() as u64, 1);
+        let overdue = account.now.since(oldest) > limit + crowd;
         let chosen = account.waiting.get(&dispatch.pid).map(|waiter| waiter.since);
-        let overdue = account.now.since(oldest) > limit;
-        demand(!overdue || chosen == Some(oldest), || format!("{oldest:?} waits beyond {limit}"))
+        let again = core::mem::replace(&mut passed_over, overdue && chosen != Some(oldest));
+        demand(!(passed_over && again), || format!("{oldest:?} waits beyond {limit}"))
     })
     .map(drop)
 }

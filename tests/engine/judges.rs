@@ -189,12 +189,15 @@ fn an_order_against_the_keys_is_seen() {
 }
 
 #[test]
-fn an_overdue_task_left_behind_is_seen() {
+fn an_overdue_task_left_behind_twice_is_seen() {
     let half = SECOND.scale(1, 2);
-    let newcomer = |log: &mut Vec<Event>| {
-        log.insert(LAST_SENT, Event::Took(arrival(4, 1)));
-        let dispatch = decision(&mut log[LAST_SENT + 1]);
-        (dispatch.pid, dispatch.ticket) = (arrival(4, 1).pid, Ticket(1));
+    let newcomers = |log: &mut Vec<Event>| {
+        let mut last = *decision(&mut log[LAST_SENT]);
+        (last.pid, last.ticket) = (arrival(4, 1).pid, Ticket(1));
+        let first = Event::Sent(last);
+        let came = [4, 5].map(|pid| Event::Took(arrival(pid, 1)));
+        *decision(&mut log[LAST_SENT]) = Dispatch { pid: arrival(5, 1).pid, ..last };
+        log.splice(LAST_SENT..LAST_SENT, came.into_iter().chain([first]));
     };
-    complains(|log| judge::rescues_beyond(log, half), newcomer, "waits beyond 500ms");
+    complains(|log| judge::rescues_beyond(log, half), newcomers, "waits beyond 500ms");
 }
