@@ -46,6 +46,11 @@ pub fn wait_for_state(wanted: &str, limit: Duration) -> Result<()> {
     }
 }
 
+/// Whether tasks of sched_ext get a share of a CPU on which ordinary tasks never sleep.
+pub fn guarantees_sched_ext_a_share() -> bool {
+    fs::metadata("/sys/kernel/debug/sched/ext_server").is_ok()
+}
+
 /// Bytes that programs could still get.
 pub fn available_memory() -> Result<usize> {
     let text = read("/proc/meminfo")?;

@@ -13,8 +13,11 @@ use std::time::{Duration, Instant};
 
 /// Loading takes a second or two of verifier time, more on one slow virtual CPU.
 const LOAD_LIMIT: Duration = Duration::from_secs(25);
-/// From signal to exit; unloading waits for RCU and for every task to change class.
+/// From signal to the kernel's own scheduler; unloading waits for every task to change class.
 pub const STOP_LIMIT: Duration = Duration::from_secs(5);
+/// From there to the exit of the process: closing its tracing programs waits for RCU in the kernel,
+/// one after the other, which on 6.12 can take several seconds and is nothing we decide.
+const EXIT_LIMIT: Duration = Duration::from_secs(15);
 /// The reader threads get the last lines after the process is gone.
 const LAST_WORDS_LIMIT: Duration = Duration::from_secs(2);
 const GLANCE: Duration = Duration::from_millis(20);
@@ -167,14 +170,15 @@ impl Scheduler {
         report::progress("stopping the scheduler");
         // SAFETY: our own child, not yet waited for.
         unsafe { libc::kill(self.pid(), signal) };
-        let ended = self.wait_for_end(limit)?;
+        kernel::wait_for_state("disabled", limit)
+            .with_context(|| format!("after signal {signal} to the scheduler"))?;
+        let ended = self.wait_for_end(EXIT_LIMIT)?;
         ensure!(
             ended.status.code() == Some(0),
             "asked to stop, it ended badly: {}",
             ended.describe()
         );
         ended.expect_no_panic()?;
-        kernel::wait_for_state("disabled", limit)?;
         Ok(ended)
     }
 

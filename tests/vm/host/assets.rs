@@ -75,6 +75,19 @@ impl Assets {
     }
 }
 
+impl Assets {
+    /// A copy without debug information, which is most of a program and is unpacked at each boot; the
+    /// program itself where there is no tool for it.
+    fn stripped(&self, program: &Path, name: &str) -> Result<PathBuf> {
+        if command::find("strip").is_none() {
+            return Ok(program.to_path_buf());
+        }
+        let copy = self.scratch.join(name);
+        command::output(Command::new("strip").arg("-o").arg(&copy).arg(program))?;
+        Ok(copy)
+    }
+}
+
 impl Drop for Assets {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.scratch);
