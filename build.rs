@@ -7,7 +7,7 @@
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
 /// The oldest clang that compiles the backend: it needs `-mcpu=v4`.
@@ -33,6 +33,7 @@ fn fail(sentence: &str) -> ! {
 fn build_backend() -> anyhow::Result<()> {
     let out_dir = PathBuf::from(env::var("OUT_DIR")?);
     fs::create_dir_all(out_dir.join("src"))?;
+    build_fast_path(&out_dir)?;
     // The backend's source stays as it is; what it calls is wrapped (see the header).
     let guard = env::current_dir()?.join("src/bpf/backend_guard.h");
     let flags = env::var("BPF_EXTRA_CFLAGS_PRE_INCL").unwrap_or_default();
@@ -41,6 +42,22 @@ fn build_backend() -> anyhow::Result<()> {
     unsafe { env::set_var("BPF_EXTRA_CFLAGS_PRE_INCL", flags) };
     env::set_current_dir(&out_dir)?;
     scx_rustland_core::RustLandBuilder::new()?.build()
+}
+
+/// The fast path is an object of its own. The builder's file names are fixed, so it gets a folder
+/// of its own too.
+fn build_fast_path(out_dir: &Path) -> anyhow::Result<()> {
+    let own = out_dir.join("fast_path");
+    fs::create_dir_all(&own)?;
+    // SAFETY: a build script has one thread at this point.
+    unsafe { env::set_var("OUT_DIR", &own) };
+    let built = scx_cargo::BpfBuilder::new()?
+        .enable_intf("src/bpf/fast_path.h", "bpf_intf.rs")
+        .enable_skel("src/bpf/fast_path.bpf.c", "fast_path")
+        .build();
+    // SAFETY: as above.
+    unsafe { env::set_var("OUT_DIR", out_dir) };
+    built
 }
 
 /// Checks the compiler before anything fails in a less friendly way. `.cargo/config.toml` sets

@@ -21,6 +21,8 @@ pub struct MachineView {
     pub cpus: u32,
     /// CPUs that run a task of ours at the moment.
     pub running: u32,
+    /// The CPU on which we are deciding. It is free as soon as the round ends.
+    pub here: Option<CpuId>,
 }
 
 /// Mechanism: the kernel, or something that behaves like it.

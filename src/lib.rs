@@ -24,6 +24,7 @@ extern crate alloc;
 
 pub mod control;
 pub mod engine;
+pub mod facts;
 pub mod knobs;
 pub mod policy;
 pub mod procdb;

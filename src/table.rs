@@ -11,7 +11,7 @@
 //! dispatch makes some.
 
 use crate::runqueue::Slot;
-use crate::task::{Arrival, Pid, Ticket};
+use crate::task::{Arrival, Pid, Request, Ticket};
 use crate::time::{Span, Stamp};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -32,8 +32,8 @@ struct Record<T> {
     prev: u32,
     next: u32,
     pid: Pid,
-    /// The newest message about the task; `None` for a task remembered from before a restart.
-    arrival: Option<Arrival>,
+    /// What its newest message asks for; `None` for a task remembered from before a restart.
+    request: Option<Request>,
     /// When it began to wait. Kept when a newer ticket replaces an older one: the task has waited
     /// all the time.
     since: Stamp,
@@ -80,7 +80,7 @@ impl<T: Clone + Default> TaskTable<T> {
             prev: NONE,
             next: NONE,
             pid: Pid::default(),
-            arrival: None,
+            request: None,
             since: Stamp::default(),
             data: T::default(),
         };
@@ -130,7 +130,7 @@ impl<T: Clone + Default> TaskTable<T> {
                 let reborn = self.was_reborn(slot, &arrival);
                 let record = &mut self.records[slot as usize];
                 if record.state == State::Waiting {
-                    record.arrival = Some(arrival);
+                    record.request = Some(arrival.request());
                     return Entered::Replaced(Slot(slot));
                 }
                 if reborn {
@@ -149,15 +149,15 @@ impl<T: Clone + Default> TaskTable<T> {
     }
 
     /// The task was dispatched: it rests until it comes back. What it waited for is returned.
-    pub fn leave(&mut self, slot: Slot) -> Arrival {
+    pub fn leave(&mut self, slot: Slot) -> Request {
         let record = &self.records[slot.0 as usize];
         assert!(record.state == State::Waiting, "only a waiting task leaves");
-        let arrival = record.arrival.expect("a waiting task has arrived");
+        let request = record.request.expect("a waiting task has arrived");
         self.left = Some((slot.0, record.next));
         self.waiting.unlink(&mut self.records, slot.0);
         self.nr_waiting -= 1;
         self.rest(slot.0);
-        arrival
+        request
     }
 
     /// The dispatch of `pid`, who [left](Self::leave) just now, was refused: it waits again, since
@@ -205,11 +205,6 @@ impl<T: Clone + Default> TaskTable<T> {
         self.rest(slot);
     }
 
-    /// The record's arrival. The slot must belong to a waiting task.
-    pub fn arrival(&self, slot: Slot) -> &Arrival {
-        self.records[slot.0 as usize].arrival.as_ref().expect("a waiting task has arrived")
-    }
-
     /// How long the task has waited.
     pub fn waited(&self, slot: Slot, now: Stamp) -> Span {
         now.since(self.records[slot.0 as usize].since)
@@ -234,13 +229,13 @@ impl<T: Clone + Default> TaskTable<T> {
     /// A first ticket for a task that had tickets before means that the pid was used again. A
     /// task remembered from before a restart had none: its first ticket is our restart's doing.
     fn was_reborn(&self, slot: u32, arrival: &Arrival) -> bool {
-        arrival.ticket == Ticket::FIRST && self.records[slot as usize].arrival.is_some()
+        arrival.ticket == Ticket::FIRST && self.records[slot as usize].request.is_some()
     }
 
     fn wait(&mut self, now: Stamp, slot: u32, arrival: Arrival) {
         let record = &mut self.records[slot as usize];
         record.state = State::Waiting;
-        record.arrival = Some(arrival);
+        record.request = Some(arrival.request());
         record.since = now;
         self.waiting.push_back(&mut self.records, slot);
         self.nr_waiting += 1;
@@ -271,7 +266,7 @@ impl<T: Clone + Default> TaskTable<T> {
         self.index.remove(&self.records, slot);
         let record = &mut self.records[slot as usize];
         record.state = State::Free;
-        record.arrival = None;
+        record.request = None;
         record.data = T::default();
         self.free.push_back(&mut self.records, slot);
     }

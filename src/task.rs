@@ -3,6 +3,7 @@
 //! What travels between kernel and policy, in types that cannot hold nonsense: a raw message is
 //! decoded once, here, into an [`Arrival`]; behind this door no field is doubted again.
 
+use crate::facts::{CpuSet, Facts};
 use crate::time::{Span, Vtime};
 use core::fmt;
 
@@ -197,6 +198,43 @@ pub struct Arrival {
     pub stint: Span,
     /// CPU time since it last woke up; zero on a wake-up.
     pub awake: Span,
+    /// What was observed of it, if anything was.
+    pub facts: Option<Facts>,
+}
+
+/// What a dispatch has to answer: the part of an [`Arrival`] that is kept while the task waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Who.
+    pub pid: Pid,
+    /// Which enqueue of it.
+    pub ticket: Ticket,
+    /// Where it ran last, or an idle CPU that the kernel has just found for it.
+    pub cpu: CpuId,
+    /// On how many CPUs it may run.
+    pub cpus_allowed: u32,
+    /// Which of the first 64 CPUs it may use, if that is known.
+    pub allowed: Option<CpuSet>,
+    /// The CPU that was interrupted for it.
+    pub kicked: Option<CpuId>,
+}
+
+impl Arrival {
+    /// What is kept while the task waits.
+    pub fn request(&self) -> Request {
+        Request {
+            pid: self.pid,
+            ticket: self.ticket,
+            cpu: self.cpu,
+            cpus_allowed: self.cpus_allowed,
+            allowed: self.facts.map(|facts| facts.allowed),
+            // A kick belongs to a wake-up; on a requeue the record still tells of the last one.
+            kicked: match self.cause {
+                Cause::Requeue => None,
+                Cause::New | Cause::Wakeup => self.facts.and_then(|facts| facts.kicked),
+            },
+        }
+    }
 }
 
 /// A message as the backend sends it, before anything was checked.
@@ -246,6 +284,7 @@ impl RawArrival {
             weight: Weight::new(self.weight),
             stint: Span::from_nanos(self.stop_ts.saturating_sub(self.start_ts)),
             awake,
+            facts: None,
         })
     }
 }
@@ -275,6 +314,8 @@ pub struct Dispatch {
     pub slice: Span,
     /// Its place in the kernel's queues, which run the smallest first.
     pub vtime: Vtime,
+    /// How urgent the task is.
+    pub tier: Tier,
     /// Interrupt whoever runs at the placement. Needs a named CPU and a port that can kick.
     pub preempt: bool,
 }

@@ -7,6 +7,7 @@
 //! makes are made here, straight through libbpf.
 
 use super::failure::Failure;
+use super::fast_path::{FastCounters, FastPath};
 use scx_pandemonium_user::engine::{Full, MachineView, Port};
 use scx_pandemonium_user::task::{Arrival, CpuId, Dispatch, Pid, Placement, RawArrival};
 use std::ffi::CStr;
@@ -90,6 +91,8 @@ pub struct KernelCounters {
 
 /// The loaded backend.
 pub struct KernelPort<'cb> {
+    /// Facts and kicks, if they were asked for and the kernel lets us have them.
+    fast: Option<FastPath<'cb>>,
     bpf: BpfScheduler<'cb>,
     view: MachineView,
     /// Messages that made no sense, or that the ring could not deliver.
@@ -102,6 +105,7 @@ impl<'cb> KernelPort<'cb> {
         open_object: &'cb mut MaybeUninit<OpenObject>,
         libbpf_options: Option<libbpf_sys::bpf_object_open_opts>,
         setup: &BackendSetup,
+        fast: Option<FastPath<'cb>>,
         verbose: bool,
     ) -> Result<Self, Failure> {
         let bpf = BpfScheduler::init(
@@ -116,7 +120,7 @@ impl<'cb> KernelPort<'cb> {
             "pandemonium_user",
         )
         .map_err(|error| Failure::Refused(format!("{error:#}")))?;
-        let mut port = KernelPort { bpf, view: MachineView::default(), malformed: 0 };
+        let mut port = KernelPort { fast, bpf, view: MachineView::default(), malformed: 0 };
         port.look();
         Ok(port)
     }
@@ -126,6 +130,8 @@ impl<'cb> KernelPort<'cb> {
         self.view = MachineView {
             cpus: *self.bpf.nr_online_cpus_mut() as u32,
             running: *self.bpf.nr_running_mut() as u32,
+            // SAFETY: a plain call without arguments, answered without a system call.
+            here: CpuId::new(unsafe { libc::sched_getcpu() }),
         };
     }
 
@@ -148,6 +154,11 @@ impl<'cb> KernelPort<'cb> {
             bounced: *self.bpf.nr_bounce_dispatches_mut(),
             congested: *self.bpf.nr_sched_congested_mut(),
         }
+    }
+
+    /// What the fast path has counted; nothing without one.
+    pub fn fast_counters(&self) -> Option<FastCounters> {
+        self.fast.as_ref().map(FastPath::counters)
     }
 
     /// Unloads the backend and says why it ended.
@@ -213,7 +224,11 @@ impl Port for KernelPort<'_> {
         loop {
             match self.bpf.dequeue_task() {
                 Ok(Some(task)) => match raw(&task).decode() {
-                    Ok(arrival) => return Some(arrival),
+                    Ok(mut arrival) => {
+                        let fast = self.fast.as_ref();
+                        arrival.facts = fast.and_then(|fast| fast.facts(arrival.pid));
+                        return Some(arrival);
+                    }
                     Err(_) => self.malformed += 1,
                 },
                 Ok(None) => return None,
@@ -227,6 +242,9 @@ impl Port for KernelPort<'_> {
 
     fn send(&mut self, dispatch: &Dispatch) -> Result<(), Full> {
         let cpu = self.resolve(dispatch.pid, dispatch.placement);
+        if let Some(fast) = &self.fast {
+            fast.hint(dispatch.pid, dispatch.tier);
+        }
         let ring = self.bpf.user_ring();
         let size = size_of::<bpf_intf::dispatched_task_ctx>() as u32;
         // SAFETY: the ring lives as long as `self`; it returns null or `size` writable bytes,
@@ -249,8 +267,12 @@ impl Port for KernelPort<'_> {
         Ok(())
     }
 
-    /// The backend only kicks idle CPUs, so there is nothing to do.
-    fn kick(&mut self, _cpu: CpuId) {}
+    /// The backend only kicks idle CPUs, so without a fast path there is nothing to do.
+    fn kick(&mut self, cpu: CpuId) {
+        if let Some(fast) = &self.fast {
+            fast.kick(cpu);
+        }
+    }
 
     fn view(&self) -> &MachineView {
         &self.view

@@ -60,6 +60,10 @@ pub struct Options {
     #[arg(long)]
     pub full_user: bool,
 
+    /// Never interrupt a running task for one that wakes up: it runs to its next tick
+    #[arg(long)]
+    pub no_preempt: bool,
+
     /// Schedule only the tasks that asked for the SCHED_EXT class, not all
     #[arg(short = 'p', long)]
     pub partial: bool,

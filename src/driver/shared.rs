@@ -96,6 +96,14 @@ board! {
     faults_minor,
     /// Page faults with I/O since the first round.
     faults_major,
+    /// One of `worker::fast_path_state`.
+    fast_path,
+    /// CPUs interrupted for a wake-up.
+    kicks,
+    /// CPUs interrupted because the policy asked.
+    kicks_asked,
+    /// P99 of wake-up to running in the last whole second (ns); the upper edge of its bucket.
+    wake_p99_ns,
     /// CPU time of the worker since the first round (ns).
     cpu_ns,
 }

@@ -81,6 +81,16 @@ pub struct Metrics {
     pub wakeups_per_sec: u64,
     #[stat(desc = "Requeues a second")]
     pub requeues_per_sec: u64,
+    #[stat(desc = "Whether the fast path is at work: none, loaded, refused")]
+    pub fast_path: String,
+    #[stat(desc = "CPUs interrupted for a wake-up")]
+    pub nr_kicks: u64,
+    #[stat(desc = "CPUs interrupted because the policy asked")]
+    pub nr_kicks_asked: u64,
+    #[stat(desc = "CPUs interrupted in the interval")]
+    pub kicks: u64,
+    #[stat(desc = "P99 of wake-up to running, last second, us, rounded up to its bucket")]
+    pub wake_p99_us: u64,
     #[stat(desc = "Rescues in the interval")]
     pub rescues: u64,
     #[stat(desc = "Longest a task may wait because of its tier, in microseconds")]
@@ -151,6 +161,11 @@ impl Source {
             wakeups_per_sec: per_sec(n.wakeups, was.wakeups),
             requeues_per_sec: per_sec(n.requeues, was.requeues),
             rescues: n.rescues.saturating_sub(was.rescues),
+            fast_path: telemetry::fast_path(n.fast_path).into(),
+            nr_kicks: n.kicks,
+            nr_kicks_asked: n.kicks_asked,
+            kicks: (n.kicks + n.kicks_asked).saturating_sub(was.kicks + was.kicks_asked),
+            wake_p99_us: n.wake_p99_ns / 1_000,
             starvation_limit_us: self.starvation_limit.as_micros(),
         }
     }

@@ -3,6 +3,7 @@
 //! What a person reads: the line of statistics and the word on health.
 
 use super::stats::{Metrics, Reading};
+use super::worker::fast_path_state;
 use scx_pandemonium_user::engine::Limits;
 use scx_pandemonium_user::time::{Span, Stamp};
 use std::io::Write;
@@ -40,12 +41,24 @@ pub fn health(before: &Reading, after: &Reading) -> String {
         }
         () if congested > 0 => format!("congested: {congested} tasks bypassed the policy"),
         () if refused > 0 => format!("the ring to the kernel was full {refused} times"),
+        () if is.fast_path == fast_path_state::REFUSED => {
+            "the kernel refused the fast path: wake-ups wait for a tick".into()
+        }
         () if wait > WAIT => format!("a task waited {wait} for a decision"),
         // The processor time is renewed once a second, so a shorter interval says nothing.
         () if elapsed >= 1_000_000_000 && cpu_pct > OWN_CPU_PCT => {
             format!("the scheduler used {cpu_pct}% of a CPU")
         }
         () => "ok".into(),
+    }
+}
+
+/// The state of the fast path in a word.
+pub fn fast_path(state: u64) -> &'static str {
+    match state {
+        fast_path_state::LOADED => "loaded",
+        fast_path_state::REFUSED => "refused",
+        _ => "none",
     }
 }
 
@@ -56,15 +69,17 @@ pub fn line(m: &Metrics) -> String {
     let all = tiers.iter().sum::<u64>().max(1);
     let [batch, interactive, lat_critical] = tiers.map(|n| n * 100 / all);
     format!(
-        "d/s: {} idle: {:.0}% shared: {} enq: W={} R={} tier: B={batch}% I={interactive}% \
-         LC={lat_critical}% sjrn: {wait}/{} rescue: {} [{}] health: {} | faults: {}+{} \
+        "d/s: {} idle: {:.0}% shared: {} kick: H={} enq: W={} R={} p99: {} \
+         tier: B={batch}% I={interactive}% LC={lat_critical}% sjrn: {wait}/{} rescue: {} [{}] health: {} | faults: {}+{} \
          congested: {} bounced: {} cancelled: {} refused: {} ring: {}/{} oldest: {wait} dec/s: {} \
          cpu: {:.1}%",
         m.dispatches_per_sec,
         m.idle_pct,
         m.decisions_per_sec,
+        m.kicks,
         m.wakeups_per_sec,
         m.requeues_per_sec,
+        Span::from_micros(m.wake_p99_us),
         Span::from_micros(m.starvation_limit_us),
         m.rescues,
         m.policy.to_uppercase(),
@@ -111,6 +126,10 @@ mod tests {
         assert_eq!(judge(|n| n.faults_major = 1), "1 page faults since the start");
         assert_eq!(judge(|n| n.congested = 7), "congested: 7 tasks bypassed the policy");
         assert_eq!(judge(|n| n.refused = 3), "the ring to the kernel was full 3 times");
+        assert_eq!(
+            judge(|n| n.fast_path = fast_path_state::REFUSED),
+            "the kernel refused the fast path: wake-ups wait for a tick"
+        );
         assert_eq!(judge(|n| n.wait_peak_ns = 2 * SECOND), "a task waited 2000ms for a decision");
         assert_eq!(judge(|n| n.cpu_ns = 9 * SECOND / 10), "the scheduler used 90% of a CPU");
     }
@@ -129,6 +148,8 @@ mod tests {
             dispatches_per_sec: 2510,
             decisions_per_sec: 2300,
             idle_pct: 8.4,
+            kicks: 640,
+            wake_p99_us: 250,
             wakeups_per_sec: 800,
             requeues_per_sec: 1500,
             nr_batch: 60,
@@ -142,8 +163,8 @@ mod tests {
         };
         assert_eq!(
             line(&metrics),
-            "d/s: 2510 idle: 8% shared: 2300 enq: W=800 R=1500 tier: B=60% I=30% LC=10% \
-             sjrn: 3ms/50ms rescue: 0 [PANDEMONIUM] health: ok | faults: 0+0 congested: 0 \
+            "d/s: 2510 idle: 8% shared: 2300 kick: H=640 enq: W=800 R=1500 p99: 250us \
+             tier: B=60% I=30% LC=10% sjrn: 3ms/50ms rescue: 0 [PANDEMONIUM] health: ok | faults: 0+0 congested: 0 \
              bounced: 0 cancelled: 0 refused: 0 ring: 12/4096 oldest: 3ms dec/s: 2300 cpu: 1.2%"
         );
     }

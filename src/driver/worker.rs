@@ -2,9 +2,10 @@
 
 //! The process that schedules: one thread, one loop, no file, terminal, lock or allocation in it.
 
-use super::backend::{BackendSetup, End, KernelPort};
+use super::backend::{BackendSetup, End, KernelPort, OpenObject};
 use super::cli::{Options, PolicyName};
 use super::failure::Failure;
+use super::fast_path::{FastCounters, FastPath};
 use super::shared::{Numbers, Shared};
 use scx_pandemonium_user::engine::{Limits, Policy, Port, Round, round};
 use scx_pandemonium_user::policy::{Dropping, Fifo, Pandemonium, Vruntime};
@@ -52,10 +53,18 @@ fn schedule<Q: Policy>(
         exit_dump_len: options.exit_dump_len,
         slice_ns: options.knobs().slice_min.as_nanos(),
     };
+    let mut fast_object = MaybeUninit::uninit();
+    let fast = load_fast_path(options, &mut fast_object);
     let mut open_object = MaybeUninit::uninit();
     let libbpf_options = options.libbpf.clone().into_bpf_open_opts();
-    let mut port = KernelPort::load(&mut open_object, libbpf_options, &setup, options.verbose)?;
-    rounds(&mut port, &mut policy, shared);
+    let mut port =
+        KernelPort::load(&mut open_object, libbpf_options, &setup, fast, options.verbose)?;
+    let fast_path = match (options.full_user, port.fast_counters()) {
+        (true, _) => fast_path_state::NONE,
+        (false, Some(_)) => fast_path_state::LOADED,
+        (false, None) => fast_path_state::REFUSED,
+    };
+    rounds(&mut port, &mut policy, shared, fast_path);
     shared.keep(|keep| policy.export(keep));
     match port.unload() {
         End::Signal => Ok(ExitCode::SUCCESS),
@@ -69,10 +78,30 @@ fn schedule<Q: Policy>(
     }
 }
 
+/// Loads the fast path, unless the options want the policy to see everything itself. Without it
+/// the policy decides on messages alone, and a task that wakes up waits for the next tick.
+fn load_fast_path<'obj>(
+    options: &Options,
+    object: &'obj mut MaybeUninit<OpenObject>,
+) -> Option<FastPath<'obj>> {
+    if options.full_user {
+        return None;
+    }
+    FastPath::load(object, !options.no_preempt)
+        .inspect_err(|error| {
+            eprintln!(
+                "warning: the fast path is not there, so a task that wakes up on a busy machine \
+                 waits for the next tick: {error:#}"
+            );
+        })
+        .ok()
+}
+
 /// The loop.
-fn rounds<Q: Policy>(port: &mut KernelPort, policy: &mut Q, shared: &Shared) {
+fn rounds<Q: Policy>(port: &mut KernelPort, policy: &mut Q, shared: &Shared, fast_path: u64) {
     touch_stack();
     let mut books = Books::open(shared, now());
+    books.total.fast_path = fast_path;
     while !port.ended() {
         let now = now();
         port.look();
@@ -92,6 +121,7 @@ struct Books {
     ring_peak: u64,
     wait_peak: Span,
     usage_at_start: Usage,
+    fast: FastCounters,
 }
 
 impl Books {
@@ -104,6 +134,7 @@ impl Books {
             ring_peak: 0,
             wait_peak: Span::ZERO,
             usage_at_start: Usage::now(),
+            fast: FastCounters::default(),
         }
     }
 
@@ -142,8 +173,19 @@ impl Books {
         total.running = port.view().running as u64;
         if now.since(self.renewed) >= SECOND {
             self.renew(now);
+            self.renew_fast(port.fast_counters());
         }
         shared.board.write(&self.total);
+    }
+
+    fn renew_fast(&mut self, fast: Option<FastCounters>) {
+        let Some(fast) = fast else { return };
+        let last_second = [0, 1, 2].map(|tier| fast.latency[tier].since(&self.fast.latency[tier]));
+        let [batch, interactive, lat_critical] = &last_second;
+        self.total.wake_p99_ns = batch.plus(interactive).plus(lat_critical).p99().as_nanos();
+        self.total.kicks = self.before.kicks + fast.kicks;
+        self.total.kicks_asked = self.before.kicks_asked + fast.asked;
+        self.fast = fast;
     }
 
     fn renew(&mut self, now: Stamp) {
@@ -157,6 +199,16 @@ impl Books {
             self.before.faults_major + used.faults_major.saturating_sub(start.faults_major);
         self.total.cpu_ns = self.before.cpu_ns + used.cpu_ns.saturating_sub(start.cpu_ns);
     }
+}
+
+/// The state of the fast path, as the board tells it.
+pub mod fast_path_state {
+    /// Not wanted, or not known yet.
+    pub const NONE: u64 = 0;
+    /// At work.
+    pub const LOADED: u64 = 1;
+    /// Wanted, and refused by the kernel.
+    pub const REFUSED: u64 = 2;
 }
 
 /// What this process has used so far.

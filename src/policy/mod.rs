@@ -9,13 +9,13 @@ mod scaling;
 
 pub use classify::{COMPOSITORS, COMPOSITORS_MAX, Classifier};
 pub use pandemonium::Pandemonium;
-pub use reference::{Dropping, Fifo, Order, Reference, Vruntime};
+pub use reference::{Dropping, Fifo, Ordering, Reference, Vruntime};
 pub use scaling::Scaling;
 
-use crate::engine::Knobs;
+use crate::engine::{Knobs, MachineView};
 use crate::runqueue::Slot;
 use crate::table::TaskTable;
-use crate::task::{Dispatch, Placement};
+use crate::task::{Dispatch, Placement, Request, Tier};
 use crate::time::{Span, Vtime};
 
 /// Most tasks a policy keeps track of, chosen so that its tables take less than half of the
@@ -23,18 +23,52 @@ use crate::time::{Span, Vtime};
 /// forgotten, and if all wait, messages stay in the kernel's ring until there is room.
 pub const TASKS_MAX: u32 = 131_072;
 
-/// Takes `slot` out of the table and turns its arrival into a decision: wherever a CPU is free,
-/// close to where the task ran, unless the knobs say that it belongs to one CPU.
+/// Takes `slot` out of the table and turns what it asked for into a decision.
 fn dispatch<T: Clone + Default>(
     table: &mut TaskTable<T>,
     slot: Slot,
+    view: &MachineView,
     knobs: &Knobs,
+    order: Order,
+) -> Dispatch {
+    let request = table.leave(slot);
+    let (placement, preempt) = place(&request, view, knobs);
+    Dispatch {
+        pid: request.pid,
+        ticket: request.ticket,
+        placement,
+        slice: order.slice,
+        vtime: order.vtime,
+        tier: order.tier,
+        preempt,
+    }
+}
+
+/// Where the task shall run, and whether somebody has to be interrupted for it there.
+///
+/// A CPU was interrupted for a wake-up, and we are running because of it, most likely there. The
+/// CPU on which we decide is free when the round ends, so the task goes there if it may; else to
+/// the CPU that was interrupted, which has to be interrupted again, since by now it has gone on
+/// with what it had. A task nobody was interrupted for goes wherever a CPU is free, close to where
+/// it ran, unless the knobs say that it belongs to one CPU.
+fn place(request: &Request, view: &MachineView, knobs: &Knobs) -> (Placement, bool) {
+    if let Some(kicked) = request.kicked {
+        return match view.here {
+            Some(here) if request.allowed.is_some_and(|allowed| allowed.contains(here)) => {
+                (Placement::Cpu(here), false)
+            }
+            _ => (Placement::Cpu(kicked), true),
+        };
+    }
+    if knobs.percpu_local && request.cpus_allowed == 1 {
+        return (Placement::Cpu(request.cpu), false);
+    }
+    (Placement::Any { near: request.cpu }, false)
+}
+
+/// What a policy decides about a task besides where it goes.
+struct Order {
     slice: Span,
     vtime: Vtime,
-) -> Dispatch {
-    let arrival = table.leave(slot);
-    let bound = knobs.percpu_local && arrival.cpus_allowed == 1;
-    let placement =
-        if bound { Placement::Cpu(arrival.cpu) } else { Placement::Any { near: arrival.cpu } };
-    Dispatch { pid: arrival.pid, ticket: arrival.ticket, placement, slice, vtime, preempt: false }
+    tier: Tier,
 }

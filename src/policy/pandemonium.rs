@@ -13,7 +13,7 @@
 
 use super::classify::{Classifier, Habit};
 use super::scaling::Scaling;
-use super::{TASKS_MAX, dispatch};
+use super::{Order, TASKS_MAX, dispatch};
 use crate::engine::{Counters, Knobs, MachineView, Memo, Policy};
 use crate::runqueue::{Runqueue, Slot};
 use crate::table::{Entered, TaskTable};
@@ -179,7 +179,7 @@ impl Policy for Pandemonium {
         self.queues[tier.index()].insert(slot, deadline);
     }
 
-    fn next(&mut self, now: Stamp, _view: &MachineView) -> Option<Dispatch> {
+    fn next(&mut self, now: Stamp, view: &MachineView) -> Option<Dispatch> {
         self.before = (self.clock, self.turns);
         let (slot, deadline) = self.pick(now)?;
         let task = self.table.data(slot);
@@ -188,8 +188,8 @@ impl Policy for Pandemonium {
         // machine for itself must not make everybody else look poor.
         self.clock = self.clock.max(task.vruntime.min(self.clock.after(self.knobs.slice)));
         self.counters.by_tier[tier.index()] += 1;
-        let slice = self.slice(tier);
-        Some(dispatch(&mut self.table, slot, &self.knobs, slice, deadline))
+        let order = Order { slice: self.slice(tier), vtime: deadline, tier };
+        Some(dispatch(&mut self.table, slot, view, &self.knobs, order))
     }
 
     fn on_refused(&mut self, dispatch: Dispatch) {
@@ -203,7 +203,9 @@ impl Policy for Pandemonium {
 
     fn on_exit(&mut self, pid: Pid) {
         if let Some(slot) = self.table.forget(pid) {
-            self.queues.iter_mut().for_each(|queue| drop(queue.remove(slot)));
+            for queue in &mut self.queues {
+                queue.remove(slot);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! Policies to compare with: [`Fifo`] and [`Vruntime`] are the least that one could do,
 //! [`Dropping`] is wrong on purpose.
 
-use super::{TASKS_MAX, dispatch};
+use super::{Order, TASKS_MAX, dispatch};
 use crate::engine::{Counters, Knobs, MachineView, Memo, Policy};
 use crate::runqueue::Runqueue;
 use crate::table::{Entered, TaskTable};
@@ -11,7 +11,7 @@ use crate::task::{Arrival, Dispatch, Pid, Tier};
 use crate::time::{Span, Stamp, Vtime};
 
 /// How a [`Reference`] policy orders tasks.
-pub trait Order {
+pub trait Ordering {
     /// The key of a task that arrives, given the key it had before.
     fn key(&mut self, before: Vtime, arrival: &Arrival, knobs: &Knobs) -> Vtime;
     /// The task with this key was dispatched.
@@ -36,7 +36,7 @@ pub struct Reference<O> {
     counters: Counters,
 }
 
-impl<O: Order + Default> Reference<O> {
+impl<O: Ordering + Default> Reference<O> {
     /// An empty queue.
     pub fn new() -> Self {
         Reference {
@@ -49,13 +49,13 @@ impl<O: Order + Default> Reference<O> {
     }
 }
 
-impl<O: Order + Default> Default for Reference<O> {
+impl<O: Ordering + Default> Default for Reference<O> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<O: Order> Policy for Reference<O> {
+impl<O: Ordering> Policy for Reference<O> {
     fn on_arrival(&mut self, now: Stamp, arrival: Arrival, _view: &MachineView) {
         self.counters.arrived(arrival.cause);
         let (slot, before) = match self.table.enter(now, arrival) {
@@ -68,11 +68,12 @@ impl<O: Order> Policy for Reference<O> {
         self.queue.insert(slot, key);
     }
 
-    fn next(&mut self, _now: Stamp, _view: &MachineView) -> Option<Dispatch> {
+    fn next(&mut self, _now: Stamp, view: &MachineView) -> Option<Dispatch> {
         let (slot, key) = self.queue.pop()?;
         self.order.dispatched(key);
         self.counters.by_tier[Tier::default().index()] += 1;
-        Some(dispatch(&mut self.table, slot, &self.knobs, self.knobs.slice, key))
+        let order = Order { slice: self.knobs.slice, vtime: key, tier: Tier::default() };
+        Some(dispatch(&mut self.table, slot, view, &self.knobs, order))
     }
 
     fn on_refused(&mut self, dispatch: Dispatch) {
@@ -121,7 +122,7 @@ impl Default for ByArrival {
     }
 }
 
-impl Order for ByArrival {
+impl Ordering for ByArrival {
     fn key(&mut self, _before: Vtime, _arrival: &Arrival, _knobs: &Knobs) -> Vtime {
         self.last = self.last.after(Span::from_nanos(1));
         self.last
@@ -150,7 +151,7 @@ impl Default for ByVruntime {
     }
 }
 
-impl Order for ByVruntime {
+impl Ordering for ByVruntime {
     /// A sleeper gets at most one slice of credit, else it would own the CPU for as long as it
     /// had slept. A task owes at most [`DEBT_SLICES`], else a light one that ran on an idle
     /// machine would starve when the machine gets busy.
