@@ -55,14 +55,16 @@ impl fmt::Display for Failure {
             ),
             Failure::NoSchedExt => f.write_str(
                 "this kernel has no sched_ext: boot one from 6.12 on that was built with \
-                 CONFIG_SCHED_CLASS_EXT=y, or try the scheduler in a virtual machine with `make run`",
+                 CONFIG_SCHED_CLASS_EXT=y, or try the scheduler in a virtual machine: `make run`",
             ),
             Failure::Occupied(name) => write!(
                 f,
                 "the sched_ext scheduler {name:?} is already loaded: stop it first (only one can \
                  be loaded at a time)",
             ),
-            Failure::Refused(reason) => write!(f, "the kernel refused to load the scheduler: {reason}"),
+            Failure::Refused(reason) => {
+                write!(f, "the kernel refused to load the scheduler: {reason}")
+            }
             Failure::Ejected(reason) => write!(
                 f,
                 "the kernel unloaded the scheduler, and its own scheduler has taken over: {reason}",

@@ -70,9 +70,9 @@ pub fn line(m: &Metrics) -> String {
     let [batch, interactive, lat_critical] = tiers.map(|n| n * 100 / all);
     format!(
         "d/s: {} idle: {:.0}% shared: {} kick: H={} enq: W={} R={} p99: {} \
-         tier: B={batch}% I={interactive}% LC={lat_critical}% sjrn: {wait}/{} rescue: {} [{}] health: {} | faults: {}+{} \
-         congested: {} bounced: {} cancelled: {} refused: {} ring: {}/{} oldest: {wait} dec/s: {} \
-         cpu: {:.1}%",
+         tier: B={batch}% I={interactive}% LC={lat_critical}% sjrn: {wait}/{} rescue: {} [{}] \
+         health: {} | faults: {}+{} congested: {} bounced: {} cancelled: {} refused: {} \
+         ring: {}/{} oldest: {wait} dec/s: {} cpu: {:.1}%",
         m.dispatches_per_sec,
         m.idle_pct,
         m.decisions_per_sec,
@@ -164,8 +164,9 @@ mod tests {
         assert_eq!(
             line(&metrics),
             "d/s: 2510 idle: 8% shared: 2300 kick: H=640 enq: W=800 R=1500 p99: 250us \
-             tier: B=60% I=30% LC=10% sjrn: 3ms/50ms rescue: 0 [PANDEMONIUM] health: ok | faults: 0+0 congested: 0 \
-             bounced: 0 cancelled: 0 refused: 0 ring: 12/4096 oldest: 3ms dec/s: 2300 cpu: 1.2%"
+             tier: B=60% I=30% LC=10% sjrn: 3ms/50ms rescue: 0 [PANDEMONIUM] health: ok | \
+             faults: 0+0 congested: 0 bounced: 0 cancelled: 0 refused: 0 ring: 12/4096 \
+             oldest: 3ms dec/s: 2300 cpu: 1.2%"
         );
     }
 }

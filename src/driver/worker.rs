@@ -250,8 +250,8 @@ fn die_with_parent() {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
 }
 
-/// Asks the kernel's own scheduler for the best it has. It schedules us while we load, and on a busy
-/// machine a restart would take seconds otherwise. Without the privilege it takes longer.
+/// Asks the kernel's own scheduler for the best it has. It schedules us while we load, and on a
+/// busy machine a restart would take seconds otherwise. Without the privilege it takes longer.
 fn go_first() {
     // SAFETY: a plain system call.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };

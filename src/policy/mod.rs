@@ -72,3 +72,51 @@ struct Order {
     vtime: Vtime,
     tier: Tier,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::CpuSet;
+    use crate::task::{CpuId, Pid, Ticket};
+
+    fn cpu(number: i32) -> CpuId {
+        CpuId::new(number).unwrap()
+    }
+
+    /// A task that ran on CPU 1 and may use CPUs 1 and 2.
+    fn request(kicked: Option<i32>) -> Request {
+        Request {
+            pid: Pid::new(1).unwrap(),
+            ticket: Ticket(2),
+            cpu: cpu(1),
+            cpus_allowed: 2,
+            allowed: Some(CpuSet(0b110)),
+            kicked: kicked.map(cpu),
+        }
+    }
+
+    fn view(here: i32) -> MachineView {
+        MachineView { cpus: 4, running: 4, here: Some(cpu(here)) }
+    }
+
+    #[test]
+    fn a_task_somebody_was_interrupted_for_goes_where_we_decide_if_it_may() {
+        let knobs = Knobs::default();
+        let placed = |here| place(&request(Some(1)), &view(here), &knobs);
+        assert_eq!(placed(2), (Placement::Cpu(cpu(2)), false));
+        // We are on a CPU that it may not use: the interrupted one has to be interrupted again.
+        assert_eq!(placed(3), (Placement::Cpu(cpu(1)), true));
+        let unknown = Request { allowed: None, ..request(Some(1)) };
+        assert_eq!(place(&unknown, &view(2), &knobs), (Placement::Cpu(cpu(1)), true));
+    }
+
+    #[test]
+    fn all_others_go_where_a_cpu_is_free_unless_they_belong_to_one() {
+        let local = Knobs { percpu_local: true, ..Knobs::default() };
+        let bound = Request { cpus_allowed: 1, ..request(None) };
+        let anywhere = (Placement::Any { near: cpu(1) }, false);
+        assert_eq!(place(&request(None), &view(2), &local), anywhere);
+        assert_eq!(place(&bound, &view(2), &Knobs::default()), anywhere);
+        assert_eq!(place(&bound, &view(2), &local), (Placement::Cpu(cpu(1)), false));
+    }
+}

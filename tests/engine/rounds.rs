@@ -8,7 +8,7 @@ use crate::script::arrival;
 use crate::world::{Event, World, sent};
 use scx_pandemonium_user::engine::{Knobs, Limits, MachineView, Policy};
 use scx_pandemonium_user::policy::{Fifo, Pandemonium, TASKS_MAX, Vruntime};
-use scx_pandemonium_user::task::{Arrival, CpuId, Dispatch, Pid, Placement};
+use scx_pandemonium_user::task::{Arrival, CpuId, Dispatch, Pid, Placement, Tier};
 use scx_pandemonium_user::time::{Span, Stamp, Vtime};
 
 /// Decides the same again and again, whoever arrives: no limit comes from this policy.
@@ -23,7 +23,8 @@ impl Endless {
     fn new(placement: Placement, preempt: bool) -> Endless {
         let Arrival { pid, ticket, .. } = arrival(7, 3);
         let (slice, vtime) = (Span::from_millis(1), Vtime::START);
-        let decision = Dispatch { pid, ticket, placement, slice, vtime, preempt };
+        let tier = Tier::default();
+        let decision = Dispatch { pid, ticket, placement, slice, vtime, tier, preempt };
         Endless { decision, arrived: 0, refused: Vec::new(), room: usize::MAX }
     }
 }

@@ -52,6 +52,7 @@ pub fn arrival(pid: i32, ticket: u64) -> Arrival {
         weight: Weight::default(),
         stint: Span::ZERO,
         awake: Span::ZERO,
+        facts: None,
     }
 }
 

@@ -76,8 +76,8 @@ impl Assets {
 }
 
 impl Assets {
-    /// A copy without debug information, which is most of a program and is unpacked at each boot; the
-    /// program itself where there is no tool for it.
+    /// A copy without debug information, which is most of a program and is unpacked at each boot;
+    /// the program itself where there is no tool for it.
     fn stripped(&self, program: &Path, name: &str) -> Result<PathBuf> {
         if command::find("strip").is_none() {
             return Ok(program.to_path_buf());
