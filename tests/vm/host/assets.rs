@@ -59,12 +59,10 @@ impl Assets {
         if !path.exists() {
             let mut archive = Archive::new();
             let agent = std::env::current_exe().context("looking for this program")?;
-            add_program(&mut archive, "/init", &agent)?;
-            add_program(
-                &mut archive,
-                &format!("/bin/{}", self.scheduler_name()?),
-                &self.scheduler,
-            )?;
+            add_program(&mut archive, "/init", &self.stripped(&agent, "init")?)?;
+            let name = self.scheduler_name()?;
+            let scheduler = self.stripped(&self.scheduler, &name)?;
+            add_program(&mut archive, &format!("/bin/{name}"), &scheduler)?;
             archive.file("/bin/busybox", &busybox(&self.cache)?)?;
             if stress_ng {
                 add_stress_ng(&mut archive, &self.cache, &self.scratch)?;
@@ -73,9 +71,7 @@ impl Assets {
         }
         Ok(path)
     }
-}
 
-impl Assets {
     /// A copy without debug information, which is most of a program and is unpacked at each boot;
     /// the program itself where there is no tool for it.
     fn stripped(&self, program: &Path, name: &str) -> Result<PathBuf> {

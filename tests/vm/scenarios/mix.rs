@@ -8,6 +8,7 @@ use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, kernel, report, watch};
 use crate::scenario::{Expect, Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
+use std::time::{Duration, Instant};
 
 pub const ALL: &[Scenario] = &[
     Scenario {
@@ -59,12 +60,15 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
+/// Shorter than the kernel's patience of 5 s.
+const FIRST_LIMIT: Duration = Duration::from_secs(3);
+
 /// The proof beside the progress: the kernel names us, and our decisions rise while the hogs run.
 fn run(guest: &Guest, arguments: &[&str], seconds: u64) -> Result<()> {
     let scheduler = Scheduler::start(guest, arguments)?;
     report::note(format!("the kernel runs under {}", kernel::sched_ext_ops()?));
     let load = Load::start(&load::mix(guest.cpus))?;
-    let mut decisions = Vec::new();
+    let mut decisions = vec![first_decisions(&scheduler)?];
     watch::every_worker_moves(&load, seconds, |_| {
         scheduler.expect_in_charge()?;
         let now = scheduler.statistics()?.count("nr_user_dispatches")?;
@@ -84,6 +88,24 @@ fn run(guest: &Guest, arguments: &[&str], seconds: u64) -> Result<()> {
         report::note(line.context("--stats printed no line with our health")?.as_str());
     }
     scheduler.finish().map(drop)
+}
+
+/// Loaded is not yet deciding: the scheduler locks its memory first, which takes a while where eight
+/// virtual CPUs share two.
+fn first_decisions(scheduler: &Scheduler) -> Result<u64> {
+    let start = Instant::now();
+    loop {
+        let decisions = scheduler.statistics()?.count("nr_user_dispatches")?;
+        if decisions > 0 {
+            return Ok(decisions);
+        }
+        ensure!(
+            start.elapsed() < FIRST_LIMIT,
+            "no decision {} s after loading",
+            FIRST_LIMIT.as_secs()
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 fn policies(guest: &Guest) -> Result<()> {
