@@ -108,6 +108,9 @@ impl Boot<'_> {
         let complaints = fs::read_to_string(&complaints_path).unwrap_or_default();
         let _ = fs::remove_file(&complaints_path);
         let console = Console::read(&console_path);
+        for fault in console.known_faults() {
+            progress::line(&format!("    a known fault of this kernel, not ours: {fault}"));
+        }
         Ok(match heard {
             Heard::Verdict(Message::Fail { reason }) => Outcome::Failed(reason),
             Heard::Verdict(_) => match console.trouble() {

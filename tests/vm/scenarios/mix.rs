@@ -90,8 +90,8 @@ fn run(guest: &Guest, arguments: &[&str], seconds: u64) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-/// Loaded is not yet deciding: the scheduler locks its memory first, which takes a while where eight
-/// virtual CPUs share two.
+/// Loaded is not yet deciding: the scheduler locks its memory first, which takes a while where
+/// eight virtual CPUs share two.
 fn first_decisions(scheduler: &Scheduler) -> Result<u64> {
     let start = Instant::now();
     loop {
@@ -99,11 +99,7 @@ fn first_decisions(scheduler: &Scheduler) -> Result<u64> {
         if decisions > 0 {
             return Ok(decisions);
         }
-        ensure!(
-            start.elapsed() < FIRST_LIMIT,
-            "no decision {} s after loading",
-            FIRST_LIMIT.as_secs()
-        );
+        ensure!(start.elapsed() < FIRST_LIMIT, "no decision in {} s", FIRST_LIMIT.as_secs());
         std::thread::sleep(Duration::from_millis(100));
     }
 }
