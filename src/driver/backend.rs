@@ -125,8 +125,16 @@ impl<'cb> KernelPort<'cb> {
         Ok(port)
     }
 
+    /// Begins a round: tells the kernel that there is work until [`rest`](Self::rest) says
+    /// otherwise. A process that is preempted with messages in its hands would have to wait for
+    /// the next message or the heartbeat, since the ring that it has emptied shows no work.
+    pub fn begin(&mut self) {
+        *self.bpf.nr_scheduled_mut() = 1;
+        self.look();
+    }
+
     /// Refreshes the view of the machine. Plain loads from memory shared with the kernel.
-    pub fn look(&mut self) {
+    fn look(&mut self) {
         self.view = MachineView {
             cpus: *self.bpf.nr_online_cpus_mut() as u32,
             running: *self.bpf.nr_running_mut() as u32,

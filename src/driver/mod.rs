@@ -13,6 +13,7 @@ pub mod backend;
 mod cli;
 mod failure;
 mod fast_path;
+mod nudge;
 mod preflight;
 // Nobody calls it yet: supervisor and command line do when they are wired to it.
 #[allow(dead_code)]

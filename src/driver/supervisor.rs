@@ -5,6 +5,7 @@
 
 use super::cli::{self, Options};
 use super::failure::Failure;
+use super::nudge;
 use super::preflight;
 use super::shared::Shared;
 use super::stats::{self, Reading, Source};
@@ -16,14 +17,12 @@ use scx_pandemonium_user::policy::Scaling;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Restarts closer together than this are a storm: the next start waits as long.
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
-/// How long a signalled worker is helped to notice (see [`Worker::interrupt`]).
-const NUDGES: u32 = 3_000;
 
 /// Runs the scheduler until it ends.
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
@@ -114,7 +113,7 @@ impl Worker {
     /// Starts a worker and waits for its end. `None` if a signal came before it could start.
     fn run(&self, shared: &Shared) -> Result<Option<ExitStatus>, Failure> {
         let pid = {
-            let mut slot = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slot = self.lock();
             if self.is_stopping() {
                 return Ok(None);
             }
@@ -123,31 +122,23 @@ impl Worker {
         };
         wait_without_reaping(pid);
         // Reaped under the lock, so that the handler never signals a pid that is somebody else's.
-        let mut slot = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.lock();
         let status = slot.take().map(|mut child| child.wait()).transpose();
         status.map_err(Failure::internal)
     }
 
-    /// Passes a signal on.
-    ///
-    /// On an idle machine the worker would notice only at the kernel half's next heartbeat, up
-    /// to two seconds later: it runs when a task comes up to be decided on, and on an idle
-    /// machine none does. Giving up the CPU is such an event, so this thread gives it up until
-    /// the worker is gone.
+    /// Passes a signal on, and sees to it that it is noticed.
     fn interrupt(&self) {
         self.stopping.store(true, Ordering::SeqCst);
-        for nudge in 0..NUDGES {
-            {
-                let mut slot = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-                let Some(child) = slot.as_mut() else { return };
-                if nudge == 0 {
-                    // SAFETY: a plain system call, on a child that is not reaped yet.
-                    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
-                }
-            }
-            thread::yield_now();
-            thread::sleep(Duration::from_millis(1));
+        if let Some(child) = self.lock().as_ref() {
+            // SAFETY: a plain system call, on a child that is not reaped yet.
+            unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
         }
+        nudge::until(|| self.lock().is_none());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Child>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -104,7 +104,7 @@ fn rounds<Q: Policy>(port: &mut KernelPort, policy: &mut Q, shared: &Shared, fas
     books.total.fast_path = fast_path;
     while !port.ended() {
         let now = now();
-        port.look();
+        port.begin();
         let waited = policy.oldest_wait(now);
         let done = round(now, port, policy, Limits::KERNEL);
         books.enter(now, &done, waited);
