@@ -31,7 +31,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     telemetry::print(&cli::version());
     let worker = Arc::new(Worker::default());
     let handler = Arc::clone(&worker);
-    ctrlc::set_handler(move || handler.interrupt()).map_err(Failure::internal)?;
+    let partial = options.partial;
+    ctrlc::set_handler(move || handler.interrupt(partial)).map_err(Failure::internal)?;
     // The statistics server is a help, not a condition: where its socket cannot be made, the
     // scheduler runs without it and says so.
     let server = stats::serve(source.clone());
@@ -127,14 +128,17 @@ impl Worker {
         status.map_err(Failure::internal)
     }
 
-    /// Passes a signal on, and sees to it that it is noticed.
-    fn interrupt(&self) {
+    /// Passes a signal on, and sees to it that it is noticed. With `partial` our own threads do not
+    /// come up to the worker and would only be in its way, so it notices at the next heartbeat.
+    fn interrupt(&self, partial: bool) {
         self.stopping.store(true, Ordering::SeqCst);
         if let Some(child) = self.lock().as_ref() {
             // SAFETY: a plain system call, on a child that is not reaped yet.
             unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
         }
-        nudge::until(|| self.lock().is_none());
+        if !partial {
+            nudge::until(|| self.lock().is_none());
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Child>> {

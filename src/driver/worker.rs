@@ -100,6 +100,7 @@ fn load_fast_path<'obj>(
 /// The loop.
 fn rounds<Q: Policy>(port: &mut KernelPort, policy: &mut Q, shared: &Shared, fast_path: u64) {
     touch_stack();
+    leave_signals_to_the_other_thread();
     let mut books = Books::open(shared, now());
     books.total.fast_path = fast_path;
     while !port.ended() {
@@ -255,6 +256,21 @@ fn die_with_parent() {
 fn go_first() {
     // SAFETY: a plain system call.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+}
+
+/// The thread that waits for signals was started when the backend was loaded. The kernel would
+/// rather interrupt this one, which on an idle machine runs once a second, and would have to run
+/// twice: to pass the signal on, and to see what became of it.
+fn leave_signals_to_the_other_thread() {
+    // SAFETY: plain memory of the type that the calls want.
+    unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut signals);
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            libc::sigaddset(&mut signals, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &signals, std::ptr::null_mut());
+    }
 }
 
 /// Grows the stack to its working size once, while page faults are harmless.
