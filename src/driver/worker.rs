@@ -25,6 +25,7 @@ const STACK_TOUCHED: usize = 256 * 1024;
 pub fn run(options: &Options, fd: RawFd) -> Result<ExitCode, Failure> {
     die_with_parent();
     go_first();
+    keep_small_pages();
     let shared = Shared::adopt(fd)?;
     let cpus = options.nr_cpus.unwrap_or_else(|| *scx_utils::NR_CPU_IDS as u32);
     let names = options.compositors();
@@ -271,6 +272,13 @@ fn leave_signals_to_the_other_thread() {
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, &signals, std::ptr::null_mut());
     }
+}
+
+/// The core asks for huge pages after it has locked small ones, so khugepaged would swap them
+/// under us later, and whoever touches one meanwhile faults.
+fn keep_small_pages() {
+    // SAFETY: a plain system call. Where it is refused, health shows the faults.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
 }
 
 /// Grows the stack to its working size once, while page faults are harmless.
