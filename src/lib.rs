@@ -25,6 +25,7 @@ extern crate alloc;
 pub mod control;
 pub mod engine;
 pub mod facts;
+mod index;
 pub mod knobs;
 pub mod policy;
 pub mod procdb;

@@ -10,6 +10,7 @@
 //! [no room](TaskTable::has_room), and the engine leaves messages in the kernel's ring until a
 //! dispatch makes some.
 
+use crate::index::Index;
 use crate::runqueue::Slot;
 use crate::task::{Arrival, Pid, Request, Ticket};
 use crate::time::{Span, Stamp};
@@ -307,66 +308,30 @@ impl List {
     }
 }
 
-/// Finds a record by pid: open addressing with linear probing, at most half full, so that a
-/// look-up touches one or two neighbouring cells.
-struct PidIndex {
-    cells: Vec<u32>,
-    mask: usize,
-}
+/// Finds a record by pid.
+struct PidIndex(Index);
 
 impl PidIndex {
     fn new(capacity: u32) -> Self {
-        let size = (capacity as usize * 2).next_power_of_two();
-        PidIndex { cells: vec![NONE; size], mask: size - 1 }
-    }
-
-    /// Where the search for `pid` begins. Fibonacci hashing spreads neighbouring pids.
-    fn home(&self, pid: Pid) -> usize {
-        let spread = (pid.as_raw() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (spread >> 32) as usize & self.mask
+        PidIndex(Index::new(capacity))
     }
 
     fn find<T>(&self, records: &[Record<T>], pid: Pid) -> Option<u32> {
-        let mut at = self.home(pid);
-        while self.cells[at] != NONE {
-            if records[self.cells[at] as usize].pid == pid {
-                return Some(self.cells[at]);
-            }
-            at = (at + 1) & self.mask;
-        }
-        None
+        self.0.find(hash(pid), |slot| records[slot as usize].pid == pid)
     }
 
     fn insert<T>(&mut self, records: &[Record<T>], slot: u32) {
-        let mut at = self.home(records[slot as usize].pid);
-        while self.cells[at] != NONE {
-            at = (at + 1) & self.mask;
-        }
-        self.cells[at] = slot;
+        self.0.insert(hash(records[slot as usize].pid), slot);
     }
 
-    /// Removes `slot` and closes the gap, so that no search ends before what it looks for.
     fn remove<T>(&mut self, records: &[Record<T>], slot: u32) {
-        let mut gap = self.home(records[slot as usize].pid);
-        while self.cells[gap] != slot {
-            gap = (gap + 1) & self.mask;
-        }
-        let mut at = gap;
-        loop {
-            at = (at + 1) & self.mask;
-            if self.cells[at] == NONE {
-                break;
-            }
-            let home = self.home(records[self.cells[at] as usize].pid);
-            let distance_from_home = at.wrapping_sub(home) & self.mask;
-            let distance_from_gap = at.wrapping_sub(gap) & self.mask;
-            if distance_from_home >= distance_from_gap {
-                self.cells[gap] = self.cells[at];
-                gap = at;
-            }
-        }
-        self.cells[gap] = NONE;
+        self.0.remove(slot, |slot| hash(records[slot as usize].pid));
     }
+}
+
+/// A pid is its own hash: the index spreads neighbouring numbers.
+fn hash(pid: Pid) -> u64 {
+    pid.as_raw() as u64
 }
 
 #[cfg(test)]

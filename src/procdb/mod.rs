@@ -19,7 +19,6 @@
 //! here knows a file.
 
 pub mod codec;
-mod index;
 mod table;
 
 pub use table::{CAPACITY, ProcDb, RETENTION_DAYS, Summary};

@@ -6,8 +6,8 @@
 //! is evicted: of the day longest ago, then of the fewest observations, then by name. The order
 //! is total, so two databases that saw the same evict the same.
 
-use super::index::Index;
 use super::{Minute, Observation, Prediction, Profile, Verdict};
+use crate::index::Index;
 use crate::task::{COMM_LEN, Comm};
 use alloc::vec::Vec;
 
