@@ -7,7 +7,11 @@
 //! purpose: bounds, order, refusal and accounting are where schedulers in user space break, so
 //! whatever tests a policy must run this code and not a copy of it.
 
-use crate::task::{Arrival, Cause, Comm, CpuId, Dispatch, Pid, Placement, Tier};
+use crate::control::detect::Mode;
+use crate::facts::CpuSet;
+use crate::knobs::Knobs;
+use crate::procdb::{Minute, Profile};
+use crate::task::{Arrival, Cause, Comm, CpuId, Dispatch, Pid, Placement, Tier, Weight};
 use crate::time::{Span, Stamp};
 
 /// The port has no space for a dispatch now.
@@ -23,6 +27,10 @@ pub struct MachineView {
     pub running: u32,
     /// The CPU on which we are deciding. It is free as soon as the round ends.
     pub here: Option<CpuId>,
+    /// CPUs that run nothing, of the first 64, as far as that is known.
+    pub idle: CpuSet,
+    /// CPUs that run a task of ours, of the first 64, as far as that is known.
+    pub busy: CpuSet,
 }
 
 /// Mechanism: the kernel, or something that behaves like it.
@@ -47,6 +55,10 @@ pub trait Policy {
     fn on_arrival(&mut self, now: Stamp, arrival: Arrival, view: &MachineView);
     /// The next decision, or `None` when nothing should run now.
     fn next(&mut self, now: Stamp, view: &MachineView) -> Option<Dispatch>;
+    /// Whether one more decision should follow in the same round.
+    fn wants_more(&self) -> bool {
+        false
+    }
     /// The port refused the decision that [`next`](Policy::next) just made: the task waits again,
     /// in the place it had.
     fn on_refused(&mut self, dispatch: Dispatch);
@@ -64,30 +76,26 @@ pub trait Policy {
     fn counters(&self) -> Counters {
         Counters::default()
     }
+    /// What the policy thinks is going on beyond single tasks.
+    fn mode(&self, _now: Stamp) -> Mode {
+        Mode::default()
+    }
+    /// What is held of a task, and what its tier rests on. One look-up; it allocates nothing.
+    fn evidence(&self, _pid: Pid) -> Option<Evidence> {
+        None
+    }
+    /// What time it is for what is learned of programs. Called about once a minute.
+    fn on_minute(&mut self, _when: Minute) {}
+    /// What was learned of programs.
+    fn programs(&self) -> &[Profile] {
+        &[]
+    }
+    /// Takes in what was learned of programs before. For the start: it may allocate.
+    fn learn_programs(&mut self, _when: Minute, _known: &[Profile]) {}
     /// Hands out what is worth keeping over a restart of the scheduler.
     fn export(&self, _keep: &mut dyn FnMut(Memo)) {}
     /// Takes back what [`export`](Policy::export) handed out.
     fn import(&mut self, _memo: Memo) {}
-}
-
-/// Settings that a person or a controller may change while the scheduler runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Knobs {
-    /// Longest time slice, for tasks that use it.
-    pub slice: Span,
-    /// Shortest time slice, for tasks that others wait behind.
-    pub slice_min: Span,
-    /// Send a task that may run on one CPU only to that CPU's own queue. Off, it competes in the
-    /// shared queue by its key, and other CPUs step over it.
-    pub percpu_local: bool,
-}
-
-impl Default for Knobs {
-    /// 4 ms is one tick of a kernel with HZ=250: the kernel enforces a slice at ticks only, so a
-    /// shorter one is no shorter there. 1 ms is the parent project's smallest slice.
-    fn default() -> Self {
-        Knobs { slice: Span::from_millis(4), slice_min: Span::from_millis(1), percpu_local: false }
-    }
 }
 
 /// What a policy has done since it started.
@@ -99,6 +107,8 @@ pub struct Counters {
     pub requeues: u64,
     /// Decisions taken for age rather than for order.
     pub rescues: u64,
+    /// Tasks of whose name something was known when they appeared.
+    pub predictions: u64,
     /// Decisions by tier, in the order of [`Tier::ALL`].
     pub by_tier: [u64; 3],
 }
@@ -126,13 +136,42 @@ pub struct Memo {
     pub run: Span,
 }
 
+/// What a policy holds of a task, and what its tier rests on, for people to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// Its name.
+    pub comm: Comm,
+    /// How urgent it is.
+    pub tier: Tier,
+    /// The tier that its behaviour alone gives.
+    pub behaves: Tier,
+    /// The tier that its name gives, if that decides.
+    pub named: Option<Tier>,
+    /// It has used up its slices for longer than it usually runs.
+    pub cpu_bound: bool,
+    /// It has been seen often enough that averages move slowly.
+    pub mature: bool,
+    /// How long it usually runs between two sleeps, and how far a run usually is from that.
+    pub run: Span,
+    /// See `run`.
+    pub run_dev: Span,
+    /// Wake-ups in 100 ms.
+    pub wake_freq: u64,
+    /// The score that its behaviour gives.
+    pub score: u32,
+    /// Its share of CPU time.
+    pub weight: Weight,
+}
+
 /// How much one round may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Messages taken in before the first decision.
     pub arrivals: usize,
-    /// Decisions sent.
+    /// Decisions sent, whatever they are.
     pub dispatches: usize,
+    /// Decisions sent besides, while the policy [wants more](Policy::wants_more).
+    pub extra: usize,
 }
 
 impl Limits {
@@ -141,9 +180,10 @@ impl Limits {
     /// deciding.
     pub const ARRIVALS: usize = 4096;
 
-    /// The backend takes one decision from us per dispatch call, so one a round keeps what we
-    /// sent and what a CPU takes in step (docs/architecture.md, "One decision a round").
-    pub const KERNEL: Limits = Limits { arrivals: Limits::ARRIVALS, dispatches: 1 };
+    /// One decision for the CPU that becomes free, so that all others are made as late as can be;
+    /// and as many besides as one dispatch call takes from us (`GUARD_DRAIN` in
+    /// src/bpf/backend_guard.h), if somebody urgent waits.
+    pub const KERNEL: Limits = Limits { arrivals: Limits::ARRIVALS, dispatches: 1, extra: 7 };
 }
 
 /// What a round did.
@@ -172,7 +212,9 @@ pub fn round<P: Port, Q: Policy>(
         policy.on_arrival(now, arrival, port.view());
         done.received += 1;
     }
-    while done.sent < limits.dispatches {
+    while done.sent < limits.dispatches
+        || done.sent < limits.dispatches + limits.extra && policy.wants_more()
+    {
         let Some(dispatch) = policy.next(now, port.view()) else { break };
         if port.send(&dispatch) == Err(Full) {
             policy.on_refused(dispatch);

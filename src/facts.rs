@@ -2,7 +2,7 @@
 
 //! What is known of a task beyond its message, when a fast path observes it.
 
-use crate::task::CpuId;
+use crate::task::{CpuId, Pid};
 use crate::time::{Span, Stamp};
 
 /// CPUs as a set, of the first 64. On larger machines a CPU beyond is in no set, and the policy
@@ -43,6 +43,19 @@ pub struct Facts {
     pub nice: i8,
     /// CPUs it may use.
     pub allowed: CpuSet,
-    /// The CPU that was interrupted for its wake-up.
+    /// The CPU that was interrupted for its wake-up, or that its waker is about to give up.
     pub kicked: Option<CpuId>,
+    /// Whether its waker is about to give up its CPU: for so long it has slept right after each
+    /// wake-up.
+    pub handed_off: bool,
+    /// Who woke it, or whom the interrupt that did found on its CPU; `None` for the idle task.
+    pub waker: Option<Pid>,
+    /// The first thread of its process.
+    pub process: Option<Pid>,
+    /// Where it ran last.
+    pub last_cpu: Option<CpuId>,
+    /// How long it ran the last time it ran, until it slept or lost the CPU.
+    pub stint: Span,
+    /// When that ended.
+    pub stopped: Stamp,
 }

@@ -4,16 +4,31 @@
 //! so that a look-up touches one or two neighbouring cells.
 //!
 //! The index knows slots and hashes, never the keys: the owner of the slots says whether a slot
-//! is the one that is looked for. So one index serves every kind of key.
+//! is the one that is looked for. So one index serves every kind of key. The hash stands beside
+//! the slot, and only a slot under the very hash is asked about, which is nearly always the right
+//! one: a search does not wait for the memory of others.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-const NONE: u32 = u32::MAX;
+/// A slot and its hash.
+#[derive(Clone, Copy)]
+struct Cell {
+    hash: u32,
+    slot: u32,
+}
+
+const EMPTY: Cell = Cell { hash: 0, slot: u32::MAX };
+
+impl Cell {
+    fn is_empty(self) -> bool {
+        self.slot == EMPTY.slot
+    }
+}
 
 /// An index over slots `0..capacity`.
 pub struct Index {
-    cells: Vec<u32>,
+    cells: Vec<Cell>,
     mask: usize,
 }
 
@@ -22,21 +37,21 @@ impl Index {
     pub fn new(capacity: u32) -> Index {
         assert!((1..=1 << 30).contains(&capacity), "capacity is a number of slots");
         let size = (capacity as usize * 2).next_power_of_two();
-        Index { cells: vec![NONE; size], mask: size - 1 }
+        Index { cells: vec![EMPTY; size], mask: size - 1 }
     }
 
-    /// Where the search for a hash begins. Fibonacci hashing spreads neighbouring numbers; only
-    /// the lower 44 bits of a hash take part with 4096 cells, so a wider key is folded first.
-    fn home(&self, hash: u64) -> usize {
-        (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & self.mask
+    /// Where the search for a hash begins. Fibonacci hashing spreads neighbouring numbers.
+    fn home(&self, hash: u32) -> usize {
+        (u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & self.mask
     }
 
     /// The slot under `hash` for which `is` holds.
-    pub fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, hash: u32, is: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.home(hash);
-        while self.cells[at] != NONE {
-            if is(self.cells[at]) {
-                return Some(self.cells[at]);
+        while !self.cells[at].is_empty() {
+            let cell = self.cells[at];
+            if cell.hash == hash && is(cell.slot) {
+                return Some(cell.slot);
             }
             at = (at + 1) & self.mask;
         }
@@ -44,48 +59,48 @@ impl Index {
     }
 
     /// Adds a slot that is not in the index.
-    pub fn insert(&mut self, hash: u64, slot: u32) {
+    pub fn insert(&mut self, hash: u32, slot: u32) {
         let mut at = self.home(hash);
-        while self.cells[at] != NONE {
+        while !self.cells[at].is_empty() {
             at = (at + 1) & self.mask;
         }
-        self.cells[at] = slot;
+        self.cells[at] = Cell { hash, slot };
     }
 
-    /// Removes `slot` and closes the gap, so that no search ends before what it looks for.
-    /// `hash_of` gives the hash under which a slot was added.
-    pub fn remove(&mut self, slot: u32, hash_of: impl Fn(u32) -> u64) {
-        let mut gap = self.home(hash_of(slot));
-        while self.cells[gap] != slot {
-            assert!(self.cells[gap] != NONE, "only a slot that was added is removed");
+    /// Removes a slot that was added under `hash` and closes the gap, so that no search ends
+    /// before what it looks for.
+    pub fn remove(&mut self, hash: u32, slot: u32) {
+        let mut gap = self.home(hash);
+        while self.cells[gap].slot != slot {
+            assert!(!self.cells[gap].is_empty(), "only a slot that was added is removed");
             gap = (gap + 1) & self.mask;
         }
         let mut at = gap;
         loop {
             at = (at + 1) & self.mask;
-            if self.cells[at] == NONE {
+            let cell = self.cells[at];
+            if cell.is_empty() {
                 break;
             }
-            let home = self.home(hash_of(self.cells[at]));
-            let distance_from_home = at.wrapping_sub(home) & self.mask;
+            let distance_from_home = at.wrapping_sub(self.home(cell.hash)) & self.mask;
             let distance_from_gap = at.wrapping_sub(gap) & self.mask;
             if distance_from_home >= distance_from_gap {
-                self.cells[gap] = self.cells[at];
+                self.cells[gap] = cell;
                 gap = at;
             }
         }
-        self.cells[gap] = NONE;
+        self.cells[gap] = EMPTY;
     }
 
     /// Where a search for `hash` begins, for a test of how a hash spreads.
     #[cfg(test)]
-    pub fn home_of(&self, hash: u64) -> usize {
+    pub fn home_of(&self, hash: u32) -> usize {
         self.home(hash)
     }
 
     /// Removes every slot.
     pub fn clear(&mut self) {
-        self.cells.fill(NONE);
+        self.cells.fill(EMPTY);
     }
 }
 
@@ -100,7 +115,7 @@ mod tests {
         /// Few hashes, so that every search meets others' slots and every gap lies in a cluster.
         #[test]
         fn the_index_agrees_with_a_set(
-            hashes in prop::collection::vec(0..5u64, 16),
+            hashes in prop::collection::vec(0..5u32, 16),
             steps in prop::collection::vec((any::<bool>(), 0..16u32), 1..200),
         ) {
             let mut index = Index::new(16);
@@ -109,7 +124,7 @@ mod tests {
                 if add && model.insert(slot) {
                     index.insert(hashes[slot as usize], slot);
                 } else if !add && model.remove(&slot) {
-                    index.remove(slot, |slot| hashes[slot as usize]);
+                    index.remove(hashes[slot as usize], slot);
                 }
                 for slot in 0..16 {
                     let found = index.find(hashes[slot as usize], |other| other == slot);

@@ -130,9 +130,11 @@ rules! {
     classifier: true,
     /// Programs that draw the screen are LatCritical by name.
     compositors: true,
-    /// Workqueue threads are never below Interactive.
+    /// Workqueue threads, and kernel threads that nobody made nice, are never below Interactive.
     kworker_floor: true,
-    /// An Interactive task that uses up its slices becomes Batch until it sleeps.
+    /// A task that sleeps often enough to draw frames, or runs for moments only, is never Batch.
+    frame_floor: true,
+    /// A task that uses up its slices for longer than it usually runs is Batch until it sleeps.
     cpu_bound_demotion: true,
     /// Sleep earns credit in virtual time, within a limit.
     lag: true,

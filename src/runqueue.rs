@@ -3,43 +3,71 @@
 //! A queue ordered by virtual time, in which a task can also be found and taken out again.
 //!
 //! An implicit four-ary heap of (key, arrival number, slot), with the heap position of every slot
-//! beside it. Four children a node halve the depth of a binary heap and lie next to each other in
-//! memory. Equal keys leave in the order in which they came, so order never depends on the shape
-//! of the heap. Memory is taken once, in [`Runqueue::new`].
+//! beside it. An entry has 16 bytes, so the four children of a node are one cache line, and a heap
+//! of 100,000 tasks is at most nine lines deep. Equal keys leave in the order in which they came,
+//! so order never depends on the shape of the heap. Memory is taken once, in [`Runqueue::new`].
 
 use crate::time::Vtime;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 /// Children of a heap node.
 const ARITY: usize = 4;
+/// Arrival numbers by which a task that is put back is ahead of all: so many do not come while
+/// somebody waits.
+const AHEAD: u32 = 1 << 30;
 /// Heap position of a slot that is not queued here.
 const NOWHERE: u32 = u32::MAX;
 
 /// Index of a task's record in its [`TaskTable`](crate::table::TaskTable).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot(pub u32);
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Default)]
 struct Entry {
     key: Vtime,
-    /// Breaks ties: earlier insertions first.
-    seq: u64,
+    /// Breaks ties: earlier insertions first. The numbers wrap round, and two are compared by how
+    /// far they are apart: nobody waits while 2^30 others come, which takes 18 minutes at a
+    /// million a second, and the kernel's watchdog waits for 5 s.
+    seq: u32,
     slot: Slot,
 }
 
+impl Entry {
+    fn before(&self, other: &Entry) -> bool {
+        match self.key.cmp(&other.key) {
+            Ordering::Less => true,
+            Ordering::Equal => (self.seq.wrapping_sub(other.seq) as i32) < 0,
+            Ordering::Greater => false,
+        }
+    }
+}
+
+/// The four children of a node.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+struct Line([Entry; ARITY]);
+
 /// Tasks ordered by virtual time, smallest first. See the module for how.
 pub struct Runqueue {
-    heap: Vec<Entry>,
+    /// Position 0. Apart from the others, so that these begin with a line of their own and fill
+    /// a power of two of them.
+    root: Entry,
+    lines: Vec<Line>,
+    len: usize,
     place: Vec<u32>,
-    inserted: u64,
+    inserted: u32,
 }
 
 impl Runqueue {
     /// A queue that can hold the slots `0..capacity`, all at once.
     pub fn new(capacity: u32) -> Self {
+        let lines = (capacity.saturating_sub(1) as usize).div_ceil(ARITY);
         Runqueue {
-            heap: Vec::with_capacity(capacity as usize),
+            root: Entry::default(),
+            lines: vec![Line::default(); lines],
+            len: 0,
             place: vec![NOWHERE; capacity as usize],
             inserted: 0,
         }
@@ -47,29 +75,37 @@ impl Runqueue {
 
     /// How many tasks wait here.
     pub fn len(&self) -> usize {
-        self.heap.len()
+        self.len
     }
 
     /// Whether nobody waits here.
     pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        self.len == 0
     }
 
     /// Adds `slot`, behind everyone of the same key. A slot that is queued here already keeps the
     /// place it has.
     pub fn insert(&mut self, slot: Slot, key: Vtime) {
-        self.inserted += 1;
+        self.inserted = self.inserted.wrapping_add(1);
         self.insert_entry(Entry { key, seq: self.inserted, slot });
     }
 
     /// Puts back what [`pop`](Self::pop) returned, ahead of everyone of the same key.
     pub fn put_back(&mut self, slot: Slot, key: Vtime) {
-        self.insert_entry(Entry { key, seq: 0, slot });
+        let seq = self.inserted.wrapping_sub(AHEAD);
+        self.insert_entry(Entry { key, seq, slot });
     }
 
     /// The task with the smallest key, and that key.
     pub fn peek(&self) -> Option<(Slot, Vtime)> {
-        self.heap.first().map(|entry| (entry.slot, entry.key))
+        self.front(1).next()
+    }
+
+    /// Up to `most` tasks from the front of the heap: the first is the one with the smallest key,
+    /// the others are near the front in no particular order.
+    pub fn front(&self, most: usize) -> impl Iterator<Item = (Slot, Vtime)> + '_ {
+        let entries = (0..self.len.min(most)).map(|at| self.at(at));
+        entries.map(|entry| (entry.slot, entry.key))
     }
 
     /// Takes out the task with the smallest key.
@@ -81,17 +117,19 @@ impl Runqueue {
 
     /// Takes out `slot`, wherever it stands, and returns its key; `None` if it is not queued here.
     pub fn remove(&mut self, slot: Slot) -> Option<Vtime> {
-        let at = self.place[slot.0 as usize];
+        let at = core::mem::replace(&mut self.place[slot.0 as usize], NOWHERE);
         if at == NOWHERE {
             return None;
         }
         let at = at as usize;
-        let removed = self.heap.swap_remove(at);
-        self.place[slot.0 as usize] = NOWHERE;
-        if at < self.heap.len() {
-            // The last entry has moved into the gap and may belong above or below it.
-            let at = self.sift_up(at);
-            self.sift_down(at);
+        let removed = *self.at(at);
+        self.len -= 1;
+        if at < self.len {
+            // The last entry goes into the gap, or to where it belongs above or below it.
+            let last = *self.at(self.len);
+            let gap = self.sift_up(at, &last);
+            let gap = if gap == at { self.sift_down(gap, &last) } else { gap };
+            self.put(gap, last);
         }
         Some(removed.key)
     }
@@ -100,43 +138,52 @@ impl Runqueue {
         if self.place[entry.slot.0 as usize] != NOWHERE {
             return;
         }
-        self.heap.push(entry);
-        self.sift_up(self.heap.len() - 1);
+        self.len += 1;
+        let gap = self.sift_up(self.len - 1, &entry);
+        self.put(gap, entry);
     }
 
-    /// Moves the entry at `at` up to where it belongs and returns that position.
-    fn sift_up(&mut self, mut at: usize) -> usize {
-        let entry = self.heap[at];
+    /// Moves the gap at `at` up to where `entry` belongs, or leaves it.
+    fn sift_up(&mut self, mut at: usize, entry: &Entry) -> usize {
         while at > 0 {
             let parent = (at - 1) / ARITY;
-            if self.heap[parent] <= entry {
+            if !entry.before(self.at(parent)) {
                 break;
             }
-            self.put(at, self.heap[parent]);
+            self.put(at, *self.at(parent));
             at = parent;
         }
-        self.put(at, entry);
         at
     }
 
-    fn sift_down(&mut self, mut at: usize) {
-        let entry = self.heap[at];
+    /// Moves the gap at `at` down to where `entry` belongs, or leaves it.
+    fn sift_down(&mut self, mut at: usize, entry: &Entry) -> usize {
         loop {
             let first = at * ARITY + 1;
-            let children = first..(first + ARITY).min(self.heap.len());
-            let Some(child) = children.min_by_key(|&child| self.heap[child]) else { break };
-            if entry <= self.heap[child] {
-                break;
+            let children = first..(first + ARITY).min(self.len);
+            let earlier = |a, b| if self.at(b).before(self.at(a)) { b } else { a };
+            let Some(child) = children.reduce(earlier) else { return at };
+            if !self.at(child).before(entry) {
+                return at;
             }
-            self.put(at, self.heap[child]);
+            self.put(at, *self.at(child));
             at = child;
         }
-        self.put(at, entry);
     }
 
-    fn put(&mut self, at: usize, entry: Entry) {
-        self.heap[at] = entry;
-        self.place[entry.slot.0 as usize] = at as u32;
+    fn at(&self, position: usize) -> &Entry {
+        match position.checked_sub(1) {
+            Some(below) => &self.lines[below / ARITY].0[below % ARITY],
+            None => &self.root,
+        }
+    }
+
+    fn put(&mut self, position: usize, entry: Entry) {
+        match position.checked_sub(1) {
+            Some(below) => self.lines[below / ARITY].0[below % ARITY] = entry,
+            None => self.root = entry,
+        }
+        self.place[entry.slot.0 as usize] = position as u32;
     }
 }
 
@@ -170,6 +217,28 @@ mod tests {
         let (slot, at) = queue.pop().unwrap();
         queue.put_back(slot, at);
         assert_eq!(queue.pop(), Some((Slot(0), key(7))));
+    }
+
+    #[test]
+    fn order_of_arrival_survives_the_end_of_the_numbers() {
+        let mut queue = Runqueue::new(8);
+        queue.inserted = u32::MAX - 1;
+        for slot in [3, 1, 2] {
+            queue.insert(Slot(slot), key(7));
+        }
+        let order: Vec<u32> = core::iter::from_fn(|| queue.pop()).map(|(slot, _)| slot.0).collect();
+        assert_eq!(order, [3, 1, 2]);
+    }
+
+    #[test]
+    fn four_children_are_one_cache_line() {
+        assert_eq!(core::mem::size_of::<Line>(), 64);
+        let queue = Runqueue::new(64);
+        let at = |position| core::ptr::from_ref(queue.at(position)) as usize;
+        for node in 0..15 {
+            assert_eq!(at(4 * node + 1) % 64, 0);
+            assert_eq!(at(4 * node + 1) / 64, at(4 * node + 4) / 64);
+        }
     }
 
     #[test]

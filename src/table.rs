@@ -4,20 +4,20 @@
 //!
 //! A record outlives its task's stay in a queue, because what was learned about the task is worth
 //! keeping while it sleeps. Each record is on exactly one list: *waiting* (it has a ticket that
-//! was not answered yet, oldest first), *resting* (nothing to decide, least recently seen first)
-//! or *free*. When a new task comes and no record is free, the task that has rested longest is
-//! forgotten: it starts afresh if it ever comes back. When all records wait, there is
-//! [no room](TaskTable::has_room), and the engine leaves messages in the kernel's ring until a
-//! dispatch makes some.
+//! was not answered yet, oldest first, one list for each [`Class`] of tasks whose ages are
+//! compared), *resting* (nothing to decide, least recently seen first) or *free*. When a new task
+//! comes and no record is free, the task that has rested longest is forgotten: it starts afresh if
+//! it ever comes back. When all records wait, there is [no room](TaskTable::has_room), and the
+//! engine leaves messages in the kernel's ring until a dispatch makes some.
 
+use crate::facts::CpuSet;
 use crate::index::Index;
+use crate::list::{Links, List};
 use crate::runqueue::Slot;
-use crate::task::{Arrival, Pid, Request, Ticket};
+use crate::task::{Arrival, CpuId, Pid, Request, Ticket};
 use crate::time::{Span, Stamp};
 use alloc::vec;
 use alloc::vec::Vec;
-
-const NONE: u32 = u32::MAX;
 
 /// Which list a record is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,25 +27,75 @@ enum State {
     Waiting,
 }
 
-#[derive(Clone)]
-struct Record<T> {
-    state: State,
-    prev: u32,
-    next: u32,
-    pid: Pid,
-    /// What its newest message asks for; `None` for a task remembered from before a restart.
-    request: Option<Request>,
-    /// When it began to wait. Kept when a newer ticket replaces an older one: the task has waited
-    /// all the time.
-    since: Stamp,
-    data: T,
+/// Tasks among which it is asked who has waited longest: a policy numbers them as it likes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Class(u8);
+
+impl Class {
+    /// How many classes there are.
+    pub const COUNT: usize = 3;
+
+    /// The class of this number, below [`Class::COUNT`].
+    pub const fn new(number: u8) -> Class {
+        assert!((number as usize) < Class::COUNT, "there are no more classes");
+        Class(number)
+    }
 }
 
-/// A doubly linked list through the records.
+/// A task's stay in the table, apart from its record: eight bytes for what is asked of tasks that
+/// are only passed by.
 #[derive(Clone, Copy)]
-struct List {
-    head: u32,
-    tail: u32,
+struct Stay {
+    pid: Pid,
+    state: State,
+    /// On which of the waiting lists it is, or was last.
+    class: Class,
+}
+
+/// What is kept of a [`Request`], in 24 bytes instead of 40.
+#[derive(Clone, Copy)]
+struct Kept {
+    ticket: Ticket,
+    /// No CPU: not known.
+    allowed: CpuSet,
+    cpu: CpuId,
+    /// There are at most 1,024 CPUs.
+    cpus_allowed: u16,
+    kicked: Option<CpuId>,
+}
+
+impl Kept {
+    fn of(request: Request) -> Kept {
+        Kept {
+            ticket: request.ticket,
+            allowed: request.allowed.unwrap_or_default(),
+            cpu: request.cpu,
+            cpus_allowed: request.cpus_allowed.min(u16::MAX.into()) as u16,
+            kicked: request.kicked,
+        }
+    }
+
+    fn request(&self, pid: Pid) -> Request {
+        Request {
+            pid,
+            ticket: self.ticket,
+            cpu: self.cpu,
+            cpus_allowed: self.cpus_allowed.into(),
+            allowed: (self.allowed != CpuSet::default()).then_some(self.allowed),
+            kicked: self.kicked,
+        }
+    }
+}
+
+/// What is looked at when it is this task's turn to arrive or to be dispatched. With the data of
+/// the `pandemonium` policy it is two cache lines long, and the allocator, which rounds up to a
+/// power of two, wastes nothing.
+#[derive(Clone)]
+#[repr(align(64))]
+struct Record<T> {
+    /// What its newest message asks for; `None` for a task remembered from before a restart.
+    kept: Option<Kept>,
+    data: T,
 }
 
 /// What an arrival met.
@@ -63,39 +113,43 @@ pub enum Entered {
 /// Records of up to a fixed number of tasks; `T` is what the policy keeps about each.
 pub struct TaskTable<T> {
     records: Vec<Record<T>>,
+    stays: Vec<Stay>,
+    /// When each began to wait. Kept when a newer ticket replaces an older one: the task has
+    /// waited all the time.
+    since: Vec<Stamp>,
     index: PidIndex,
+    links: Links,
     free: List,
     resting: List,
-    waiting: List,
+    waiting: [List; Class::COUNT],
     nr_waiting: usize,
-    /// The slot that left last and the one that stood behind it, until anybody else comes or goes.
-    left: Option<(u32, u32)>,
+    /// Who left last and who stood behind it, until anybody else comes or goes.
+    left: Option<(Slot, Option<Slot>)>,
 }
 
 impl<T: Clone + Default> TaskTable<T> {
+    /// Bytes of what is kept about one task and looked at only when it is that task's turn.
+    pub const RECORD_SIZE: usize = size_of::<Record<T>>();
+
     /// A table for up to `capacity` tasks, which must be between 1 and 2^30.
     pub fn new(capacity: u32) -> Self {
         assert!((1..=1 << 30).contains(&capacity), "capacity is a number of tasks");
-        let vacant = Record {
-            state: State::Free,
-            prev: NONE,
-            next: NONE,
-            pid: Pid::default(),
-            request: None,
-            since: Stamp::default(),
-            data: T::default(),
-        };
+        let all = capacity as usize;
+        let nobody = Stay { pid: Pid::default(), state: State::Free, class: Class::default() };
         let mut table = TaskTable {
-            records: vec![vacant; capacity as usize],
-            index: PidIndex::new(capacity),
+            records: vec![Record { kept: None, data: T::default() }; all],
+            stays: vec![nobody; all],
+            since: vec![Stamp::default(); all],
+            index: PidIndex(Index::new(capacity)),
+            links: Links::new(capacity),
             free: List::EMPTY,
             resting: List::EMPTY,
-            waiting: List::EMPTY,
+            waiting: [List::EMPTY; Class::COUNT],
             nr_waiting: 0,
             left: None,
         };
         for slot in 0..capacity {
-            table.free.push_back(&mut table.records, slot);
+            table.free.push_back(&mut table.links, Slot(slot));
         }
         table
     }
@@ -112,103 +166,132 @@ impl<T: Clone + Default> TaskTable<T> {
 
     /// How long the longest waiting task has waited.
     pub fn oldest_wait(&self, now: Stamp) -> Span {
-        match self.waiting.head {
-            NONE => Span::ZERO,
-            head => now.since(self.records[head as usize].since),
-        }
+        self.oldest().map_or(Span::ZERO, |slot| self.waited(slot, now))
     }
 
-    /// The longest waiting task.
+    /// The longest waiting task; of several, the one whose class has the lowest number.
     pub fn oldest(&self) -> Option<Slot> {
-        (self.waiting.head != NONE).then_some(Slot(self.waiting.head))
+        let heads = self.waiting.iter().filter_map(List::head);
+        heads.min_by_key(|head| self.since[head.0 as usize])
+    }
+
+    /// The longest waiting task of a class.
+    pub fn oldest_of(&self, class: Class) -> Option<Slot> {
+        self.waiting[class.0 as usize].head()
+    }
+
+    /// Sorts the task that has just [entered](Self::enter) into a class. Nobody may have entered
+    /// since, or the class would no longer be in the order of age.
+    pub fn classify(&mut self, slot: Slot, class: Class) {
+        let stay = &mut self.stays[slot.0 as usize];
+        let before = core::mem::replace(&mut stay.class, class);
+        if stay.state == State::Waiting && before != class {
+            self.waiting[before.0 as usize].unlink(&mut self.links, slot);
+            self.waiting[class.0 as usize].push_back(&mut self.links, slot);
+        }
     }
 
     /// Takes in an arrival. There must be [room](Self::has_room).
     pub fn enter(&mut self, now: Stamp, arrival: Arrival) -> Entered {
         self.left = None;
-        match self.index.find(&self.records, arrival.pid) {
-            Some(slot) => {
-                let reborn = self.was_reborn(slot, &arrival);
-                let record = &mut self.records[slot as usize];
-                if record.state == State::Waiting {
-                    record.request = Some(arrival.request());
-                    return Entered::Replaced(Slot(slot));
-                }
-                if reborn {
-                    record.data = T::default();
-                }
-                self.resting.unlink(&mut self.records, slot);
-                self.wait(now, slot, arrival);
-                if reborn { Entered::New(Slot(slot)) } else { Entered::Known(Slot(slot)) }
-            }
-            None => {
-                let slot = self.allot(arrival.pid);
-                self.wait(now, slot, arrival);
-                Entered::New(Slot(slot))
-            }
+        let Some(slot) = self.index.find(&self.stays, arrival.pid) else {
+            let slot = self.allot(arrival.pid);
+            self.wait(now, slot, arrival);
+            return Entered::New(slot);
+        };
+        if self.stays[slot.0 as usize].state == State::Waiting {
+            self.records[slot.0 as usize].kept = Some(Kept::of(arrival.request()));
+            return Entered::Replaced(slot);
         }
+        let reborn = self.was_reborn(slot, &arrival);
+        if reborn {
+            self.records[slot.0 as usize].data = T::default();
+        }
+        self.resting.unlink(&mut self.links, slot);
+        self.wait(now, slot, arrival);
+        if reborn { Entered::New(slot) } else { Entered::Known(slot) }
     }
 
     /// The task was dispatched: it rests until it comes back. What it waited for is returned.
     pub fn leave(&mut self, slot: Slot) -> Request {
-        let record = &self.records[slot.0 as usize];
-        assert!(record.state == State::Waiting, "only a waiting task leaves");
-        let request = record.request.expect("a waiting task has arrived");
-        self.left = Some((slot.0, record.next));
-        self.waiting.unlink(&mut self.records, slot.0);
+        let Stay { pid, state, class } = self.stays[slot.0 as usize];
+        assert!(state == State::Waiting, "only a waiting task leaves");
+        let kept = self.records[slot.0 as usize].kept.expect("a waiting task has arrived");
+        let class = &mut self.waiting[class.0 as usize];
+        self.left = Some((slot, class.behind(&self.links, slot)));
+        class.unlink(&mut self.links, slot);
         self.nr_waiting -= 1;
-        self.rest(slot.0);
-        request
+        self.rest(slot);
+        kept.request(pid)
     }
 
     /// The dispatch of `pid`, who [left](Self::leave) just now, was refused: it waits again, since
     /// when it has waited all along and in the place it had. Had anybody come or gone in between,
     /// that place would be lost and the task would be the last to be found the oldest.
     pub fn come_back(&mut self, pid: Pid) -> Option<Slot> {
-        let slot = self.index.find(&self.records, pid)?;
-        if self.records[slot as usize].state != State::Resting {
+        let slot = self.index.find(&self.stays, pid)?;
+        let stay = &mut self.stays[slot.0 as usize];
+        if stay.state != State::Resting {
             return None;
         }
-        self.resting.unlink(&mut self.records, slot);
+        stay.state = State::Waiting;
+        self.resting.unlink(&mut self.links, slot);
         let behind = match self.left.take() {
             Some((left, behind)) if left == slot => behind,
-            _ => NONE,
+            _ => None,
         };
-        self.waiting.insert_before(&mut self.records, behind, slot);
-        self.records[slot as usize].state = State::Waiting;
+        self.waiting[stay.class.0 as usize].insert_before(&mut self.links, behind, slot);
         self.nr_waiting += 1;
-        Some(Slot(slot))
+        Some(slot)
     }
 
     /// The task is gone: its record is free again. Returns its slot if it was waiting, so that
     /// the caller takes it out of its queue.
     pub fn forget(&mut self, pid: Pid) -> Option<Slot> {
         self.left = None;
-        let slot = self.index.find(&self.records, pid)?;
-        let was_waiting = self.records[slot as usize].state == State::Waiting;
+        let slot = self.index.find(&self.stays, pid)?;
+        let Stay { state, class, .. } = self.stays[slot.0 as usize];
+        let was_waiting = state == State::Waiting;
         if was_waiting {
-            self.waiting.unlink(&mut self.records, slot);
+            self.waiting[class.0 as usize].unlink(&mut self.links, slot);
             self.nr_waiting -= 1;
         } else {
-            self.resting.unlink(&mut self.records, slot);
+            self.resting.unlink(&mut self.links, slot);
         }
         self.vacate(slot);
-        was_waiting.then_some(Slot(slot))
+        was_waiting.then_some(slot)
     }
 
     /// Adds what was known of a task before a restart, unless the table is full or knows better.
     pub fn remember(&mut self, pid: Pid, data: T) {
-        if self.free.head == NONE || self.index.find(&self.records, pid).is_some() {
+        if self.free.head().is_none() || self.index.find(&self.stays, pid).is_some() {
             return;
         }
         let slot = self.allot(pid);
-        self.records[slot as usize].data = data;
+        self.records[slot.0 as usize].data = data;
         self.rest(slot);
+    }
+
+    /// The slot of a task, if it is known.
+    pub fn find(&self, pid: Pid) -> Option<Slot> {
+        self.index.find(&self.stays, pid)
+    }
+
+    /// The slot of a task, if it waits.
+    pub fn waiting(&self, pid: Pid) -> Option<Slot> {
+        let slot = self.index.find(&self.stays, pid)?;
+        (self.stays[slot.0 as usize].state == State::Waiting).then_some(slot)
+    }
+
+    /// What its newest message asks for, if it has ever sent one.
+    pub fn request(&self, slot: Slot) -> Option<Request> {
+        let kept = self.records[slot.0 as usize].kept.as_ref()?;
+        Some(kept.request(self.stays[slot.0 as usize].pid))
     }
 
     /// How long the task has waited.
     pub fn waited(&self, slot: Slot, now: Stamp) -> Span {
-        now.since(self.records[slot.0 as usize].since)
+        now.since(self.since[slot.0 as usize])
     }
 
     /// What the policy keeps about the task.
@@ -223,115 +306,75 @@ impl<T: Clone + Default> TaskTable<T> {
 
     /// Every known task, in the order of their slots.
     pub fn known(&self) -> impl Iterator<Item = (Pid, &T)> {
-        let used = self.records.iter().filter(|record| record.state != State::Free);
-        used.map(|record| (record.pid, &record.data))
+        let used = self.stays.iter().zip(&self.records);
+        let used = used.filter(|(stay, _)| stay.state != State::Free);
+        used.map(|(stay, record)| (stay.pid, &record.data))
     }
 
     /// A first ticket for a task that had tickets before means that the pid was used again. A
     /// task remembered from before a restart had none: its first ticket is our restart's doing.
-    fn was_reborn(&self, slot: u32, arrival: &Arrival) -> bool {
-        arrival.ticket == Ticket::FIRST && self.records[slot as usize].request.is_some()
+    fn was_reborn(&self, slot: Slot, arrival: &Arrival) -> bool {
+        arrival.ticket == Ticket::FIRST && self.records[slot.0 as usize].kept.is_some()
     }
 
-    fn wait(&mut self, now: Stamp, slot: u32, arrival: Arrival) {
-        let record = &mut self.records[slot as usize];
-        record.state = State::Waiting;
-        record.request = Some(arrival.request());
-        record.since = now;
-        self.waiting.push_back(&mut self.records, slot);
+    fn wait(&mut self, now: Stamp, slot: Slot, arrival: Arrival) {
+        self.records[slot.0 as usize].kept = Some(Kept::of(arrival.request()));
+        self.since[slot.0 as usize] = now;
+        let stay = &mut self.stays[slot.0 as usize];
+        stay.state = State::Waiting;
+        self.waiting[stay.class.0 as usize].push_back(&mut self.links, slot);
         self.nr_waiting += 1;
     }
 
-    fn rest(&mut self, slot: u32) {
-        self.records[slot as usize].state = State::Resting;
-        self.resting.push_back(&mut self.records, slot);
+    fn rest(&mut self, slot: Slot) {
+        self.stays[slot.0 as usize].state = State::Resting;
+        self.resting.push_back(&mut self.links, slot);
     }
 
     /// A record for a new task, on no list yet.
-    fn allot(&mut self, pid: Pid) -> u32 {
-        if self.free.head == NONE {
-            let forgotten = self.resting.head;
-            assert!(forgotten != NONE, "the caller made sure that there is room");
-            self.resting.unlink(&mut self.records, forgotten);
+    fn allot(&mut self, pid: Pid) -> Slot {
+        if self.free.head().is_none() {
+            let forgotten = self.resting.head().expect("the caller made sure that there is room");
+            self.resting.unlink(&mut self.links, forgotten);
             self.vacate(forgotten);
         }
-        let slot = self.free.head;
-        self.free.unlink(&mut self.records, slot);
-        self.records[slot as usize].pid = pid;
-        self.index.insert(&self.records, slot);
+        let slot = self.free.head().expect("one was free, or has just become so");
+        self.free.unlink(&mut self.links, slot);
+        let stay = &mut self.stays[slot.0 as usize];
+        (stay.pid, stay.class) = (pid, Class::default());
+        self.index.insert(&self.stays, slot);
         slot
     }
 
     /// Empties a record that is on no list and puts it on the free one.
-    fn vacate(&mut self, slot: u32) {
-        self.index.remove(&self.records, slot);
-        let record = &mut self.records[slot as usize];
-        record.state = State::Free;
-        record.request = None;
-        record.data = T::default();
-        self.free.push_back(&mut self.records, slot);
+    fn vacate(&mut self, slot: Slot) {
+        self.index.remove(&self.stays, slot);
+        self.stays[slot.0 as usize].state = State::Free;
+        self.records[slot.0 as usize] = Record { kept: None, data: T::default() };
+        self.free.push_back(&mut self.links, slot);
     }
 }
 
-impl List {
-    const EMPTY: List = List { head: NONE, tail: NONE };
-
-    fn push_back<T>(&mut self, records: &mut [Record<T>], slot: u32) {
-        self.insert_before(records, NONE, slot);
-    }
-
-    /// Inserts `slot` before `behind`, or at the end when `behind` is [`NONE`].
-    fn insert_before<T>(&mut self, records: &mut [Record<T>], behind: u32, slot: u32) {
-        let prev = if behind == NONE { self.tail } else { records[behind as usize].prev };
-        records[slot as usize].prev = prev;
-        records[slot as usize].next = behind;
-        match prev {
-            NONE => self.head = slot,
-            prev => records[prev as usize].next = slot,
-        }
-        match behind {
-            NONE => self.tail = slot,
-            behind => records[behind as usize].prev = slot,
-        }
-    }
-
-    fn unlink<T>(&mut self, records: &mut [Record<T>], slot: u32) {
-        let (prev, next) = (records[slot as usize].prev, records[slot as usize].next);
-        match prev {
-            NONE => self.head = next,
-            prev => records[prev as usize].next = next,
-        }
-        match next {
-            NONE => self.tail = prev,
-            next => records[next as usize].prev = prev,
-        }
-    }
-}
-
-/// Finds a record by pid.
+/// Finds a slot by pid.
 struct PidIndex(Index);
 
 impl PidIndex {
-    fn new(capacity: u32) -> Self {
-        PidIndex(Index::new(capacity))
+    fn find(&self, stays: &[Stay], pid: Pid) -> Option<Slot> {
+        self.0.find(hash(pid), |slot| stays[slot as usize].pid == pid).map(Slot)
     }
 
-    fn find<T>(&self, records: &[Record<T>], pid: Pid) -> Option<u32> {
-        self.0.find(hash(pid), |slot| records[slot as usize].pid == pid)
+    fn insert(&mut self, stays: &[Stay], slot: Slot) {
+        self.0.insert(hash(stays[slot.0 as usize].pid), slot.0);
     }
 
-    fn insert<T>(&mut self, records: &[Record<T>], slot: u32) {
-        self.0.insert(hash(records[slot as usize].pid), slot);
-    }
-
-    fn remove<T>(&mut self, records: &[Record<T>], slot: u32) {
-        self.0.remove(slot, |slot| hash(records[slot as usize].pid));
+    fn remove(&mut self, stays: &[Stay], slot: Slot) {
+        self.0.remove(hash(stays[slot.0 as usize].pid), slot.0);
     }
 }
 
 /// A pid is its own hash: the index spreads neighbouring numbers.
-fn hash(pid: Pid) -> u64 {
-    pid.as_raw() as u64
+fn hash(pid: Pid) -> u32 {
+    pid.as_raw() as u32
 }
 
 #[cfg(test)]
@@ -372,7 +415,7 @@ mod tests {
         }
         for (pid, waited) in [(3, 800), (2, 800), (1, 900)] {
             let pid = Pid::new(pid).unwrap();
-            let slot = table.index.find(&table.records, pid).map(Slot).unwrap();
+            let slot = table.index.find(&table.stays, pid).unwrap();
             table.leave(slot);
             assert_eq!(table.come_back(pid), Some(slot));
             assert_eq!(table.waited(slot, at(1000)), Span::from_nanos(waited));

@@ -4,7 +4,7 @@
 //! decoded once, here, into an [`Arrival`]; behind this door no field is doubted again.
 
 use crate::facts::{CpuSet, Facts};
-use crate::time::{Span, Vtime};
+use crate::time::{Span, Stamp, Vtime};
 use core::fmt;
 
 /// Highest number of CPUs, a limit of the BPF backend (`MAX_CPUS` in its `intf.h`).
@@ -117,6 +117,17 @@ impl Comm {
         Comm::from_kernel(raw)
     }
 
+    /// The name in two words, for memory that is shared or written word by word.
+    pub const fn to_words(self) -> [u64; 2] {
+        let whole = u128::from_le_bytes(self.0);
+        [whole as u64, (whole >> 64) as u64]
+    }
+
+    /// The name in two words, which may be any.
+    pub const fn from_words([low, high]: [u64; 2]) -> Comm {
+        Comm::from_kernel((low as u128 | (high as u128) << 64).to_le_bytes())
+    }
+
     /// The name without its padding.
     pub fn as_bytes(&self) -> &[u8] {
         let end = self.0.iter().position(|&b| b == 0).unwrap_or(COMM_LEN);
@@ -198,6 +209,9 @@ pub struct Arrival {
     pub stint: Span,
     /// CPU time since it last woke up; zero on a wake-up.
     pub awake: Span,
+    /// When it stopped running the last time it ran, by a clock of the kernel that is not ours:
+    /// two messages that tell the same time tell of the same stint.
+    pub stopped: Stamp,
     /// What was observed of it, if anything was.
     pub facts: Option<Facts>,
 }
@@ -284,6 +298,7 @@ impl RawArrival {
             weight: Weight::new(self.weight),
             stint: Span::from_nanos(self.stop_ts.saturating_sub(self.start_ts)),
             awake,
+            stopped: Stamp::from_nanos(self.stop_ts),
             facts: None,
         })
     }
@@ -299,6 +314,46 @@ pub enum Placement {
         /// Where its memory is likely to be cached.
         near: CpuId,
     },
+}
+
+/// Which rule decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// It was the most urgent, and the first in its queue.
+    #[default]
+    Order,
+    /// It had waited beyond the overflow limit.
+    OverflowRescue,
+    /// Batch work was owed a turn.
+    Deficit,
+    /// It had waited beyond the hard limit.
+    StarvationRescue,
+    /// It had waited beyond the adaptive threshold.
+    CodelRescue,
+    /// The machine has time, so who comes first is served first.
+    Fifo,
+}
+
+impl Reason {
+    /// All reasons.
+    pub const ALL: [Reason; 6] = [
+        Reason::Order,
+        Reason::OverflowRescue,
+        Reason::Deficit,
+        Reason::StarvationRescue,
+        Reason::CodelRescue,
+        Reason::Fifo,
+    ];
+
+    /// Position in [`Reason::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Whether age decided.
+    pub const fn is_rescue(self) -> bool {
+        matches!(self, Reason::OverflowRescue | Reason::StarvationRescue | Reason::CodelRescue)
+    }
 }
 
 /// A decision: this task, there, for so long.
@@ -318,6 +373,8 @@ pub struct Dispatch {
     pub tier: Tier,
     /// Interrupt whoever runs at the placement. Needs a named CPU and a port that can kick.
     pub preempt: bool,
+    /// Which rule decided.
+    pub reason: Reason,
 }
 
 #[cfg(test)]

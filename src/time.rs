@@ -75,6 +75,22 @@ impl Span {
     }
 }
 
+/// A span of up to 4.29 s in four bytes, for where many are kept. A longer one becomes that long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ShortSpan(u32);
+
+impl ShortSpan {
+    /// A span, cut where it is too long.
+    pub const fn of(span: Span) -> ShortSpan {
+        ShortSpan(if span.0 > u32::MAX as u64 { u32::MAX } else { span.0 as u32 })
+    }
+
+    /// The span.
+    pub const fn get(self) -> Span {
+        Span(self.0 as u64)
+    }
+}
+
 impl Vtime {
     /// Where a virtual clock starts. Far enough from zero that credit taken from it stays
     /// positive.
@@ -158,6 +174,13 @@ mod tests {
         assert_eq!(Span::from_nanos(10).scale(1, 3), Span::from_nanos(3));
         assert_eq!(Span::from_nanos(u64::MAX).scale(2, 1), Span::from_nanos(u64::MAX));
         assert_eq!(Span::from_nanos(u64::MAX).scale(100, 100), Span::from_nanos(u64::MAX));
+    }
+
+    #[test]
+    fn a_short_span_is_cut_and_not_wrapped() {
+        let kept = |ns| ShortSpan::of(Span::from_nanos(ns)).get().as_nanos();
+        assert_eq!(kept(4_294_967_295), 4_294_967_295);
+        assert_eq!(kept(4_294_967_296), 4_294_967_295);
     }
 
     #[test]

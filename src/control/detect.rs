@@ -77,27 +77,46 @@ impl Cusum {
 /// which the README counts; its limit is per tick.
 pub const WAKE_WINDOW: Span = Span::from_millis(4);
 
-/// Counts wake-ups in windows of [`WAKE_WINDOW`]. Needs no history, so it sees a storm at once.
+/// The average number of wake-ups in a window moves by this part of the difference, as a power of
+/// two: 64 windows are a quarter of a second. Chosen: longer than a storm, shorter than a person
+/// takes to call a load steady.
+const WAKE_AVERAGE: u32 = 6;
+
+/// Counts wake-ups in windows of [`WAKE_WINDOW`]. It sees a storm at once: more of them than a
+/// limit, and than twice the usual number, since a load that always wakes up often is no burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeRate {
     limit: u32,
     began: Stamp,
     wakeups: u32,
+    /// Average wake-ups of a window, with [`FRACTION`].
+    average: u64,
 }
 
 impl WakeRate {
-    /// More than `limit` in one window is a burst.
+    /// More than `limit` in one window is a burst, if that is not usual.
     pub const fn new(limit: u32) -> WakeRate {
-        WakeRate { limit, began: Stamp::from_nanos(0), wakeups: 0 }
+        WakeRate { limit, began: Stamp::from_nanos(0), wakeups: 0, average: 0 }
     }
 
     /// Counts one wake-up. Returns whether there is a burst.
     pub fn observe(&mut self, now: Stamp) -> bool {
         if now < self.began || now.since(self.began) >= WAKE_WINDOW {
+            let windows = now.since(self.began).as_nanos() / WAKE_WINDOW.as_nanos();
+            self.learn(windows);
             (self.began, self.wakeups) = (now, 0);
         }
         self.wakeups = self.wakeups.saturating_add(1);
-        self.wakeups > self.limit
+        self.wakeups > self.limit && u64::from(self.wakeups) << FRACTION > 2 * self.average
+    }
+
+    /// Takes in the window that ends, and those in which nobody woke up after it.
+    fn learn(&mut self, windows: u64) {
+        let counted = u64::from(self.wakeups) << FRACTION;
+        self.average = self.average - (self.average >> WAKE_AVERAGE) + (counted >> WAKE_AVERAGE);
+        for _ in 1..windows.min(4 << WAKE_AVERAGE) {
+            self.average -= self.average.div_ceil(1 << WAKE_AVERAGE);
+        }
     }
 }
 

@@ -43,6 +43,9 @@ impl<const B: usize> Default for Histogram<B> {
 }
 
 impl<const B: usize> Histogram<B> {
+    /// How many buckets there are.
+    pub const BUCKETS: usize = B;
+
     /// What was counted since `earlier`, a snapshot of the same counts. A count that shrank, as
     /// after a restart, gives zero.
     pub fn since(&self, earlier: &Self) -> Self {
@@ -67,6 +70,17 @@ impl<const B: usize> Histogram<B> {
         self.counts.iter().map(|&count| count as u128).sum()
     }
 
+    /// The bucket that holds what `share` of `whole` did not exceed; `None` when nothing was
+    /// counted.
+    pub(super) fn bucket_at(&self, share: u32, whole: u32) -> Option<usize> {
+        let needed = (self.total() * u128::from(share)).div_ceil(u128::from(whole.max(1))).max(1);
+        let mut seen = 0;
+        self.counts.iter().position(|&count| {
+            seen += u128::from(count);
+            seen >= needed
+        })
+    }
+
     fn count(&mut self, edges: &[Span], length: Span) {
         let bucket = edges.partition_point(|&edge| edge < length);
         self.counts[bucket] = self.counts[bucket].saturating_add(1);
@@ -82,19 +96,8 @@ impl Latencies {
     /// What 99 of 100 waits did not exceed: the upper edge of their bucket, but never more than
     /// the last edge, and zero when nothing was counted.
     pub fn p99(&self) -> Span {
-        let total = self.total();
-        if total == 0 {
-            return Span::ZERO;
-        }
-        let needed = (99 * total).div_ceil(100);
-        let mut seen = 0;
-        for (&count, &edge) in self.counts.iter().zip(&LATENCY_EDGES) {
-            seen += count as u128;
-            if seen >= needed {
-                return edge;
-            }
-        }
-        LATENCY_EDGES[LATENCY_EDGES.len() - 1]
+        let last = LATENCY_EDGES.len() - 1;
+        self.bucket_at(99, 100).map_or(Span::ZERO, |bucket| LATENCY_EDGES[bucket.min(last)])
     }
 }
 

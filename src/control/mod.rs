@@ -19,6 +19,7 @@
 //! it is the time for which CPUs had nothing to run.
 
 pub mod detect;
+pub mod fine;
 pub mod histogram;
 pub mod regime;
 pub mod tune;
@@ -92,8 +93,8 @@ pub struct Controller {
 
 impl Controller {
     /// A loop for `cpus` CPUs. It never touches the keys in `pinned`. Of the others it takes
-    /// `batch_slice` as the most that a regime may ask for, because it says what the mechanism
-    /// below allows; a machine that waits for I/O gets a quarter more.
+    /// `batch_slice` as the most that a regime may ask for, of any slice, because it says what the
+    /// mechanism below allows; on a machine that waits for I/O a Batch task gets a quarter more.
     ///
     /// # Panics
     ///
@@ -140,6 +141,16 @@ impl Controller {
         self.stability
     }
 
+    /// Whether the slice is shorter than the regime's, because latency was bad.
+    pub fn tightened(&self) -> bool {
+        self.reflex.tightened(&self.profile())
+    }
+
+    /// How often it has tightened.
+    pub const fn tighten_events(&self) -> u64 {
+        self.reflex.events
+    }
+
     /// Whether the last interval is worth a line of telemetry.
     pub fn worth_a_line(&self) -> bool {
         worth_a_line(self.stability, self.ticks.iter().sum())
@@ -150,8 +161,8 @@ impl Controller {
         KnobsLine {
             regime: self.regime(),
             knobs: self.knobs,
-            tightened: self.reflex.tightened(&self.profile()),
-            tighten_events: self.reflex.events,
+            tightened: self.tightened(),
+            tighten_events: self.tighten_events(),
             ticks: self.ticks,
         }
     }
@@ -244,7 +255,7 @@ impl Controller {
         let batch = if self.longrun { batch } else { sleep_adjusted(batch, self.io_percent) };
         let shortest = self.wanted.slice_min;
         let mut knobs = Knobs {
-            slice: self.reflex.slice.max(shortest),
+            slice: self.reflex.slice.min(self.wanted.batch_slice).max(shortest),
             preempt_thresh: self.reflex.preempt,
             lag_scale: profile.lag,
             batch_slice: batch.max(shortest),

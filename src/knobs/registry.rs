@@ -47,7 +47,7 @@ impl Key {
 static VALUES: &[Key] = &[
     span("slice_us", (100, 100_000), |k| &mut k.slice)
         .doc("Longest slice of Interactive and LatCritical tasks."),
-    span("slice_min_us", (100, 20_000), |k| &mut k.slice_min).doc("Shortest slice of any task."),
+    span("slice_min_us", (100, 100_000), |k| &mut k.slice_min).doc("Shortest slice of any task."),
     span("preempt_thresh_us", (0, 100_000), |k| &mut k.preempt_thresh)
         .doc("How long a Batch task runs before it gives way to Interactive ones."),
     count("lag_scale", (1, 64), |k| &mut k.lag_scale)

@@ -1,212 +1,418 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The PANDEMONIUM policy: tiers by behaviour, fair inside a tier, nobody forgotten.
+//! The PANDEMONIUM policy: what a task does decides its tier, its tier and what it has had decide
+//! its place, and age sees to it that nobody is forgotten.
 //!
-//! Each tier has a queue, ordered by deadline: when a task arrived, plus the patience of its tier,
-//! plus or minus what it has had too much or too little. The most urgent tier goes first, with two
-//! exceptions that keep the others alive. *Deficit*: after so many decisions for more urgent tiers
-//! a tier gets one. *Rescue*: at most every other decision goes to whoever has waited longest, if
-//! that is longer than the starvation limit and its turn in the crowd explain.
+//! ```text
+//! arrival -> behaviour -> classify -> fair (virtual time) -> queue of its tier
+//! next    -> order (whose turn) -> slices -> placement
+//! ```
 //!
-//! The kernel orders its queues by the same deadline, so the order holds for the few tasks that
-//! wait there too.
+//! Each step is a module and a pure function of state and time; this one joins them.
 
-use super::classify::{Classifier, Habit};
+use super::behaviour::Behaviour;
+use super::classify::{Classifier, Standing, classify};
+use super::fair::{Claim, Clock, charge, effective_weight};
+use super::known::Task;
+use super::order::{Choice, LIGHT_WAIT, Situation, Turns, choose};
+use super::placement::{Placer, Scene};
 use super::scaling::Scaling;
-use super::{Order, TASKS_MAX, dispatch};
-use crate::engine::{Counters, Knobs, MachineView, Memo, Policy};
+use super::slices::slice;
+use super::{Setup, TASKS_MAX};
+use crate::control::detect::{Detectors, Mode};
+use crate::engine::{Counters, Evidence, MachineView, Memo, Policy};
+use crate::knobs::Knobs;
+use crate::procdb::{CAPACITY, Minute, ProcDb, Profile};
 use crate::runqueue::{Runqueue, Slot};
-use crate::table::{Entered, TaskTable};
-use crate::task::{Arrival, Cause, Comm, Dispatch, Pid, Tier};
-use crate::time::{Span, Stamp, Vtime};
+use crate::table::{Class, Entered, TaskTable};
+use crate::task::{Arrival, Cause, Comm, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT};
+use crate::time::{ShortSpan, Span, Stamp, Vtime};
 
-/// What is kept about each task.
-#[derive(Clone, Copy, Default)]
-struct Task {
-    habit: Habit,
-    /// Weighted CPU time used, compared with [`Pandemonium::clock`].
-    vruntime: Vtime,
-}
+/// Tasks whose ages are compared: those above Batch, Batch, and Batch of less than ordinary
+/// weight, whose turn is meant to come later.
+const URGENT: Class = Class::new(0);
+const BATCH: Class = Class::new(1);
+const LIGHT: Class = Class::new(2);
+
+/// A slice counts as used up from three quarters of it on (PANDEMONIUM 5.9).
+const USED_UP: (u64, u64) = (3, 4);
+
+/// A task that has used no more CPU time than this has only been forked. Chosen: the kernel's own
+/// part of a fork, which is charged to the child, takes tens of microseconds.
+const JUST_FORKED: Span = Span::from_micros(100);
 
 /// The policy. See the module.
 pub struct Pandemonium {
     table: TaskTable<Task>,
     /// One queue a tier, in the order of [`Tier::ALL`].
     queues: [Runqueue; 3],
+    /// Weight of all who wait in each queue.
+    waiting_weight: [u64; 3],
+    /// Weight of Batch tasks that were sent lately, on average.
+    batch_weight: u64,
     classifier: Classifier,
-    scaling: Scaling,
+    detectors: Detectors,
+    placer: Placer,
+    programs: ProcDb,
+    minute: Minute,
+    limits: Scaling,
     knobs: Knobs,
     counters: Counters,
-    /// Virtual time of the machine: follows the tasks that are dispatched.
-    clock: Vtime,
+    clock: Clock,
     turns: Turns,
-    /// Clock and turns before the last decision, for the case that it is refused.
-    before: (Vtime, Turns),
+    before: Before,
 }
 
-/// Whose turn it is, as far as that does not follow from who waits.
+/// What the last decision changed, as it was, for the case that it is refused.
 #[derive(Clone, Copy, Default)]
-struct Turns {
-    /// Decisions for more urgent tiers since each tier, while it waited, was served last.
-    passed: [u32; 3],
-    /// Whether the last decision was a rescue.
-    rescued: bool,
+struct Before {
+    turns: Turns,
+    counters: Counters,
+    batch_weight: u64,
+    /// The place of the task in its queue.
+    key: Vtime,
 }
 
 impl Pandemonium {
-    /// A policy for a machine with `cpus` CPUs that treats the names in `compositors` as it does
-    /// the built-in ones.
-    pub fn new(cpus: u32, compositors: &[Comm]) -> Self {
+    /// A policy for a machine and a user's wishes.
+    pub fn new(setup: &Setup) -> Self {
+        let limits = Scaling::new(setup.cpus);
         Pandemonium {
             table: TaskTable::new(TASKS_MAX),
             queues: [(); 3].map(|()| Runqueue::new(TASKS_MAX)),
-            classifier: Classifier::new(compositors),
-            scaling: Scaling::new(cpus),
+            waiting_weight: [0; 3],
+            batch_weight: u64::from(WEIGHT_DEFAULT),
+            classifier: Classifier::new(&setup.names),
+            detectors: Detectors::new(limits.burst_wakeups),
+            placer: Placer::new(setup),
+            programs: ProcDb::new(CAPACITY),
+            minute: Minute::default(),
+            limits,
             knobs: Knobs::default(),
             counters: Counters::default(),
-            clock: Vtime::START,
+            clock: Clock::default(),
             turns: Turns::default(),
-            before: (Vtime::START, Turns::default()),
+            before: Before::default(),
         }
     }
 
-    /// How long a task of this tier may be passed by tasks that come later.
-    ///
-    /// A key lies half to one and a half times the patience after the arrival. A quarter of the
-    /// starvation limit keeps the latest Interactive key ahead of the earliest Batch key, however
-    /// long a slice is asked for.
-    fn patience(&self, tier: Tier) -> Span {
-        match tier {
-            Tier::LatCritical => Span::ZERO,
-            Tier::Interactive => self.knobs.slice.min(self.scaling.starvation.scale(1, 4)),
-            Tier::Batch => self.scaling.starvation,
-        }
+    /// A task of which nothing is known. It starts at the clock: neither credit nor debt.
+    fn newcomer(&self) -> Task {
+        Task::at(self.clock.now())
     }
 
-    fn slice(&self, tier: Tier) -> Span {
-        match tier {
-            Tier::Batch => self.knobs.slice,
-            Tier::LatCritical | Tier::Interactive => self.knobs.slice_min,
-        }
-    }
-
-    /// Charges the task for its last stint and returns where it stands: ahead of the clock if it
-    /// has had more than its share, behind if less. Both are limited to half the starvation
-    /// limit, so that neither a long sleep nor a long run alone decides the future.
-    fn settle(&mut self, slot: Slot, arrival: &Arrival) -> Vtime {
-        let limit = self.scaling.starvation.scale(1, 2);
-        let (floor, ceiling) = (self.clock.before(limit), self.clock.after(limit));
+    /// A task that was just forked bears its parent's name, which says nothing about what it is
+    /// going to be. Only a tier that goes with the name counts at once.
+    fn begin_unnamed(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) {
         let task = self.table.data_mut(slot);
-        task.vruntime =
-            task.vruntime.after(arrival.weight.charge(arrival.stint)).clamp(floor, ceiling);
-        task.vruntime
+        task.comm = Comm::default();
+        task.standing.named = self.classifier.named(&arrival.comm, &self.knobs);
+        task.behaviour.begin(now, arrival);
     }
 
-    /// The key: arrival + patience + (vruntime - clock), the last scaled down to the patience so
-    /// that fairness orders tasks of one tier and never lifts one above the next.
-    fn deadline(&self, now: Stamp, tier: Tier, vruntime: Vtime) -> Vtime {
-        let patience = self.patience(tier);
-        let half = self.scaling.starvation.scale(1, 2);
-        let standing = vruntime.as_raw() + half.as_nanos() - self.clock.as_raw();
-        // `standing` runs from 0 to `starvation`: the share of it becomes a share of `patience`.
-        let share = patience.scale(standing, self.scaling.starvation.as_nanos());
-        Vtime::from_raw((now + patience.scale(1, 2) + share).as_nanos())
+    /// Whoever woke up a task that has never run is its parent.
+    fn note_birth(&mut self, arrival: &Arrival) {
+        let parent = arrival.facts.and_then(|facts| self.table.find(facts.waker?));
+        if let Some(parent) = parent {
+            self.table.data_mut(parent).behaviour.bears();
+        }
     }
 
-    /// Whoever has waited longest, if that is longer than tier and crowd explain: the starvation
-    /// limit, and a slice for each task that shares the CPUs with it.
-    fn overdue(&self, now: Stamp) -> Option<Slot> {
+    /// The task has a name it did not have before: what is known of the name is all there is.
+    fn rename(&mut self, slot: Slot, comm: Comm) {
+        let task = self.table.data_mut(slot);
+        task.comm = comm;
+        task.learned = None;
+        task.standing =
+            Standing { named: self.classifier.named(&comm, &self.knobs), ..Standing::default() };
+        let known = self.programs.predict(&comm).filter(|_| self.knobs.rules.procdb);
+        task.predicted = known.map(|known| known.tier);
+        task.behaviour = known.as_ref().map_or_else(Behaviour::default, Behaviour::predicted);
+        if let Some(known) = known {
+            task.standing.behaves = known.tier;
+            self.counters.predictions += 1;
+        }
+    }
+
+    /// Takes in what the message says about the task: what it used, what that makes of it.
+    fn learn(&mut self, slot: Slot, now: Stamp, arrival: &Arrival, running: u32) {
+        let ran = self.account(slot, arrival, running);
+        if has_just_forked(arrival) {
+            self.note_birth(arrival);
+            self.begin_unnamed(slot, now, arrival);
+        } else if self.table.data(slot).comm != arrival.comm {
+            self.rename(slot, arrival.comm);
+            self.table.data_mut(slot).behaviour.begin(now, arrival);
+        }
+        let knobs = &self.knobs;
+        let task = self.table.data_mut(slot);
+        let demoted_before = task.standing.cpu_bound;
+        let granted = match task.slice.get() {
+            Span::ZERO => knobs.slice,
+            granted => granted,
+        };
+        let used_up = arrival.stint >= granted.scale(USED_UP.0, USED_UP.1);
+        task.behaviour.observe(now, arrival, ran);
+        task.standing = classify(&task.standing, &task.behaviour, arrival, used_up, knobs);
+        task.weight = arrival.weight;
+        task.effective_weight = effective_weight(arrival.weight, task.standing.tier) as u16;
+        let turned = task.standing.cpu_bound && !demoted_before;
+        // Who has matured tells once a minute; who turns out a hog before may not live to mature.
+        let mature = task.behaviour.is_mature();
+        if arrival.cause == Cause::Wakeup && mature || turned && !mature {
+            self.tell_programs(slot);
+        }
+    }
+
+    /// The process database learns what this task turned out to be; once a minute is enough.
+    fn tell_programs(&mut self, slot: Slot) {
+        let task = self.table.data_mut(slot);
+        if !self.knobs.rules.procdb || task.learned == Some(self.minute) {
+            return;
+        }
+        task.learned = Some(self.minute);
+        let behaves = if task.standing.cpu_bound { Tier::Batch } else { task.standing.behaves };
+        let mut observed = task.behaviour.observation(behaves);
+        observed.comm = task.comm;
+        observed.run = task.behaviour.expected_run();
+        observed.predicted = task.predicted.take();
+        self.programs.learn(self.minute, &observed);
+    }
+
+    /// Charges the task for what it has used since its last message, and moves the clock.
+    fn account(&mut self, slot: Slot, arrival: &Arrival, running: u32) -> Span {
+        let task = self.table.data_mut(slot);
+        let first = task.effective_weight == 0;
+        let ran = task.used(arrival);
+        if first {
+            // What it did before we knew it is not ours to charge.
+            return arrival.stint;
+        }
+        let weight = u64::from(task.effective_weight);
+        task.vruntime = task.vruntime.after(charge(ran, weight));
+        // Of those who run only the number is known; taken for tasks like this one.
+        let waiting: u64 = self.waiting_weight.iter().sum();
+        let contenders = waiting + u64::from(running.max(1)) * weight;
+        let neediest = self.queues[Tier::Batch.index()].peek().map(|(_, key)| key);
+        self.clock.advance(ran, contenders.max(weight), neediest);
+        ran
+    }
+
+    /// Puts the task into the queue of its tier. Returns among whom its age counts.
+    fn enqueue(&mut self, now: Stamp, slot: Slot) -> Class {
+        let task = self.table.data_mut(slot);
+        let tier = task.standing.tier;
+        let claim = Claim {
+            vruntime: task.vruntime,
+            awake: task.behaviour.awake(),
+            weight: task.weight,
+            tier,
+            wake_freq: task.behaviour.wake_freq(),
+            depth: self.queues[tier.index()].len(),
+        };
+        let place = self.clock.place(&claim, &self.limits, &self.knobs);
+        task.vruntime = place.vruntime;
+        self.waiting_weight[tier.index()] += u64::from(task.effective_weight);
+        let class = match tier {
+            Tier::Batch if task.weight.get() < u64::from(WEIGHT_DEFAULT) => LIGHT,
+            Tier::Batch => BATCH,
+            _ => URGENT,
+        };
+        self.queues[tier.index()].insert(slot, place.key);
+        self.detectors.on_batch(now, self.batch_waits());
+        class
+    }
+
+    fn batch_waits(&self) -> bool {
+        !self.queues[Tier::Batch.index()].is_empty()
+    }
+
+    /// Takes the task out of the queue it waits in. Returns its place there.
+    fn dequeue(&mut self, slot: Slot) -> Vtime {
+        let task = self.table.data(slot);
+        let queue = task.standing.tier.index();
+        self.waiting_weight[queue] -= u64::from(task.effective_weight);
+        self.queues[queue].remove(slot).expect("who waits is in the queue of its tier")
+    }
+
+    /// After how long it is the turn of a Batch task: when as many slices have passed on all CPUs
+    /// as its weight is contained in that of all Batch tasks, at most [`LIGHT_WAIT`].
+    fn batch_turn(&self, slot: Slot) -> Span {
+        let cpus = u64::from(self.limits.cpus);
+        let contenders = self.waiting_weight[Tier::Batch.index()] + cpus * self.batch_weight;
+        let weight = u64::from(self.table.data(slot).effective_weight.max(1));
+        self.knobs.batch_slice.scale(contenders, weight * cpus).min(LIGHT_WAIT)
+    }
+
+    /// Who waits, and for how long beyond what the crowd explains.
+    fn situation(&self, now: Stamp) -> Situation {
+        let waiting = |tier: Tier| self.queues[tier.index()].len();
+        let urgent = waiting(Tier::LatCritical) + waiting(Tier::Interactive);
+        let urgent_turn = self.knobs.slice.scale(urgent as u64, u64::from(self.limits.cpus));
+        let age = |class, turn: &dyn Fn(Slot) -> Span| {
+            let oldest = self.table.oldest_of(class)?;
+            Some(self.table.waited(oldest, now) - turn(oldest))
+        };
+        let batch_turn = |slot| urgent_turn + self.batch_turn(slot);
+        Situation {
+            lat_critical: waiting(Tier::LatCritical) > 0,
+            interactive: waiting(Tier::Interactive) > 0,
+            batch: self.batch_waits(),
+            urgent_age: age(URGENT, &|_| urgent_turn),
+            batch_age: age(BATCH, &batch_turn),
+            light_age: age(LIGHT, &batch_turn),
+        }
+    }
+
+    /// Whose turn it is and why. Changes nothing.
+    fn pick(&self, scene: &Scene) -> Option<(Slot, Reason)> {
         let oldest = self.table.oldest()?;
-        let crowd = self.table.nr_waiting() as u64;
-        let turn = self.knobs.slice.scale(crowd, u64::from(self.scaling.cpus));
-        (self.table.waited(oldest, now) > self.scaling.starvation + turn).then_some(oldest)
-    }
-
-    /// The tier whose turn it is: the lowest that was passed too often, else the highest.
-    fn tier_in_turn(&self) -> Option<Tier> {
-        let waits = |tier: &Tier| !self.queues[tier.index()].is_empty();
-        let passed = |tier: &Tier| self.turns.passed[tier.index()] >= self.scaling.deficit_budget;
-        let lowest = Tier::ALL.into_iter().find(|tier| waits(tier) && passed(tier));
-        lowest.or_else(|| Tier::ALL.into_iter().rev().find(waits))
-    }
-
-    /// Takes the next task out of its queue.
-    fn pick(&mut self, now: Stamp) -> Option<(Slot, Vtime)> {
-        self.table.oldest()?;
-        let rescue = if self.turns.rescued { None } else { self.overdue(now) };
-        self.turns.rescued = rescue.is_some();
-        let picked = match rescue {
-            Some(slot) => {
-                let queue = &mut self.queues[self.table.data(slot).habit.tier.index()];
-                queue.remove(slot).map(|deadline| (slot, deadline))
+        if self.knobs.rules.fifo_mode && scene.view.running < scene.view.cpus {
+            return Some((oldest, Reason::Fifo));
+        }
+        let who = self.situation(scene.now);
+        let (choice, reason) = choose(&who, &self.turns, scene.mode, &self.limits, &self.knobs)?;
+        let slot = match choice {
+            Choice::First(Tier::LatCritical) => {
+                self.queues[Tier::LatCritical.index()].peek().map(|(slot, _)| slot)
             }
-            None => self.queues[self.tier_in_turn()?.index()].pop(),
-        }?;
-        self.counters.rescues += self.turns.rescued as u64;
-        self.pass(self.table.data(picked.0).habit.tier);
-        Some(picked)
+            Choice::First(tier) => {
+                let last_cpu = |slot| self.table.request(slot).map(|request| request.cpu);
+                self.placer.nearest(&self.queues[tier.index()], scene, last_cpu)
+            }
+            Choice::OldestUrgent => self.table.oldest_of(URGENT),
+            Choice::OldestBatch => self.table.oldest_of(BATCH),
+            Choice::OldestLight => self.table.oldest_of(LIGHT),
+        };
+        slot.map(|slot| (slot, reason))
     }
 
-    /// Notes that `served` had its turn and every tier below that waits did not.
-    fn pass(&mut self, served: Tier) {
-        self.turns.passed[served.index()] = 0;
-        for tier in Tier::ALL.into_iter().filter(|tier| *tier < served) {
-            self.turns.passed[tier.index()] += !self.queues[tier.index()].is_empty() as u32;
+    /// What the kernel's own queues order by, smallest first: when we decided, later for a lower
+    /// tier. So order between tiers holds for those that wait there, and none waits there for
+    /// ever: it passes a higher tier when it has waited for as long as a rescue takes.
+    fn kernel_key(&self, now: Stamp, tier: Tier) -> Vtime {
+        let rescue = self.limits.overflow_rescue;
+        let behind = match tier {
+            Tier::LatCritical => Span::ZERO,
+            Tier::Interactive => rescue,
+            Tier::Batch => rescue.scale(2, 1) + self.knobs.batch_slice,
+        };
+        Vtime::from_raw((now + behind).as_nanos())
+    }
+
+    fn dispatch(
+        &mut self,
+        slot: Slot,
+        request: &Request,
+        reason: Reason,
+        scene: &Scene,
+    ) -> Dispatch {
+        let vtime = self.kernel_key(scene.now, self.table.data(slot).standing.tier);
+        let task = self.table.data_mut(slot);
+        let tier = task.standing.tier;
+        let run = match tier {
+            Tier::LatCritical => task.behaviour.run(),
+            _ => task.behaviour.expected_run(),
+        };
+        let slice = slice(tier, run, task.effective_weight.into(), scene.mode, scene.knobs);
+        task.slice = ShortSpan::of(slice);
+        let (placement, preempt) = self.placer.place(request, tier, scene);
+        self.placer.note(placement, slice, scene);
+        Dispatch {
+            pid: request.pid,
+            ticket: request.ticket,
+            placement,
+            slice,
+            vtime,
+            tier,
+            preempt,
+            reason,
         }
     }
 }
 
+/// Whether the task has never run. If its pid has been used before, or its name is known from
+/// before a restart, the message tells of a life.
+fn has_just_forked(arrival: &Arrival) -> bool {
+    let idle_so_far = match &arrival.facts {
+        Some(facts) => facts.cpu_time < JUST_FORKED,
+        None => arrival.stopped == Stamp::default(),
+    };
+    arrival.cause == Cause::New && idle_so_far
+}
+
 impl Policy for Pandemonium {
-    fn on_arrival(&mut self, now: Stamp, arrival: Arrival, _view: &MachineView) {
+    fn on_arrival(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
         self.counters.arrived(arrival.cause);
+        self.detectors.on_enqueue(now, arrival.cause, &self.knobs.rules);
+        self.detectors.on_batch(now, self.batch_waits());
         let slot = match self.table.enter(now, arrival) {
             Entered::Replaced(slot) if arrival.cause == Cause::New => {
-                // The pid has been used again while its last owner waited.
-                self.queues[self.table.data(slot).habit.tier.index()].remove(slot);
-                *self.table.data_mut(slot) = Task { vruntime: self.clock, ..Task::default() };
-                slot
+                // The pid has been used again while its last owner waited, whose age it inherits.
+                self.dequeue(slot);
+                *self.table.data_mut(slot) = self.newcomer();
+                self.learn(slot, now, &arrival, view.running);
+                self.enqueue(now, slot);
+                return;
             }
             Entered::Replaced(_) => return,
             Entered::New(slot) => {
-                self.table.data_mut(slot).vruntime = self.clock;
+                *self.table.data_mut(slot) = self.newcomer();
                 slot
             }
             Entered::Known(slot) => slot,
         };
-        let vruntime = self.settle(slot, &arrival);
-        let tier = self.classifier.classify(&mut self.table.data_mut(slot).habit, &arrival);
-        let deadline = self.deadline(now, tier, vruntime);
-        self.queues[tier.index()].insert(slot, deadline);
+        self.learn(slot, now, &arrival, view.running);
+        let class = self.enqueue(now, slot);
+        self.table.classify(slot, class);
     }
 
     fn next(&mut self, now: Stamp, view: &MachineView) -> Option<Dispatch> {
-        self.before = (self.clock, self.turns);
-        let (slot, deadline) = self.pick(now)?;
-        let task = self.table.data(slot);
-        let tier = task.habit.tier;
-        // No single dispatch moves the clock further than one slice: a light task that had the
-        // machine for itself must not make everybody else look poor.
-        self.clock = self.clock.max(task.vruntime.min(self.clock.after(self.knobs.slice)));
+        self.detectors.on_batch(now, self.batch_waits());
+        let (limits, knobs) = (self.limits, self.knobs);
+        let mode = self.mode(now);
+        let scene = Scene { now, view, mode, limits: &limits, knobs: &knobs };
+        let (slot, reason) = self.pick(&scene)?;
+        self.before = Before {
+            turns: self.turns,
+            counters: self.counters,
+            batch_weight: self.batch_weight,
+            key: self.dequeue(slot),
+        };
+        let tier = self.table.data(slot).standing.tier;
+        if tier == Tier::Batch {
+            let weight = u64::from(self.table.data(slot).effective_weight);
+            self.batch_weight = (self.batch_weight * 7 + weight).div_ceil(8);
+        }
+        self.turns = self.turns.after(tier, reason, self.batch_waits());
         self.counters.by_tier[tier.index()] += 1;
-        let order = Order { slice: self.slice(tier), vtime: deadline, tier };
-        Some(dispatch(&mut self.table, slot, view, &self.knobs, order))
+        self.counters.rescues += u64::from(reason.is_rescue());
+        let request = self.table.leave(slot);
+        Some(self.dispatch(slot, &request, reason, &scene))
+    }
+
+    /// Urgent tasks do not wait for one another's round trip.
+    fn wants_more(&self) -> bool {
+        let waits = |tier: Tier| !self.queues[tier.index()].is_empty();
+        waits(Tier::LatCritical) || waits(Tier::Interactive)
     }
 
     fn on_refused(&mut self, dispatch: Dispatch) {
         let Some(slot) = self.table.come_back(dispatch.pid) else { return };
-        let tier = self.table.data(slot).habit.tier;
-        self.queues[tier.index()].put_back(slot, dispatch.vtime);
-        self.counters.by_tier[tier.index()] -= 1;
-        self.counters.rescues -= self.turns.rescued as u64;
-        (self.clock, self.turns) = self.before;
+        let task = self.table.data(slot);
+        let queue = task.standing.tier.index();
+        let Before { turns, counters, batch_weight, key } = self.before;
+        self.queues[queue].put_back(slot, key);
+        self.waiting_weight[queue] += u64::from(task.effective_weight);
+        self.placer.forget();
+        (self.turns, self.counters, self.batch_weight) = (turns, counters, batch_weight);
     }
 
     fn on_exit(&mut self, pid: Pid) {
-        if let Some(slot) = self.table.forget(pid) {
-            for queue in &mut self.queues {
-                queue.remove(slot);
-            }
+        if let Some(slot) = self.table.waiting(pid) {
+            self.dequeue(slot);
         }
+        self.table.forget(pid);
     }
 
     fn apply(&mut self, knobs: &Knobs) {
@@ -229,15 +435,45 @@ impl Policy for Pandemonium {
         self.counters
     }
 
+    fn mode(&self, now: Stamp) -> Mode {
+        self.detectors.mode(now, &self.knobs.rules)
+    }
+
+    fn evidence(&self, pid: Pid) -> Option<Evidence> {
+        Some(self.table.data(self.table.find(pid)?).evidence())
+    }
+
+    fn on_minute(&mut self, when: Minute) {
+        self.minute = when;
+    }
+
+    fn programs(&self) -> &[Profile] {
+        self.programs.profiles()
+    }
+
+    fn learn_programs(&mut self, when: Minute, known: &[Profile]) {
+        self.minute = when;
+        self.programs.merge(when, known.iter().copied());
+    }
+
     fn export(&self, keep: &mut dyn FnMut(Memo)) {
         for (pid, task) in self.table.known() {
-            let Habit { comm, tier, .. } = task.habit;
-            keep(Memo { pid, comm, tier, run: task.habit.longest_run() });
+            let run = task.behaviour.expected_run();
+            keep(Memo { pid, comm: task.comm, tier: task.standing.tier, run });
         }
     }
 
     fn import(&mut self, memo: Memo) {
-        let habit = Habit::remembered(memo.comm, memo.tier, memo.run);
-        self.table.remember(memo.pid, Task { habit, vruntime: self.clock });
+        let named = self.classifier.named(&memo.comm, &self.knobs);
+        let standing = Standing {
+            tier: memo.tier,
+            behaves: memo.tier,
+            named,
+            cpu_bound: memo.tier == Tier::Batch,
+        };
+        let behaviour = Behaviour::remembered(memo.run);
+        let mut task = self.newcomer();
+        (task.comm, task.behaviour, task.standing) = (memo.comm, behaviour, standing);
+        self.table.remember(memo.pid, task);
     }
 }

@@ -3,11 +3,13 @@
 //! Policies to compare with: [`Fifo`] and [`Vruntime`] are the least that one could do,
 //! [`Dropping`] is wrong on purpose.
 
-use super::{Order, TASKS_MAX, dispatch};
-use crate::engine::{Counters, Knobs, MachineView, Memo, Policy};
+use super::TASKS_MAX;
+use super::placement::place;
+use crate::engine::{Counters, MachineView, Memo, Policy};
+use crate::knobs::Knobs;
 use crate::runqueue::Runqueue;
 use crate::table::{Entered, TaskTable};
-use crate::task::{Arrival, Dispatch, Pid, Tier};
+use crate::task::{Arrival, Dispatch, Pid, Reason, Tier};
 use crate::time::{Span, Stamp, Vtime};
 
 /// How a [`Reference`] policy orders tasks.
@@ -72,8 +74,18 @@ impl<O: Ordering> Policy for Reference<O> {
         let (slot, key) = self.queue.pop()?;
         self.order.dispatched(key);
         self.counters.by_tier[Tier::default().index()] += 1;
-        let order = Order { slice: self.knobs.slice, vtime: key, tier: Tier::default() };
-        Some(dispatch(&mut self.table, slot, view, &self.knobs, order))
+        let request = self.table.leave(slot);
+        let (placement, preempt) = place(&request, view, &self.knobs);
+        Some(Dispatch {
+            pid: request.pid,
+            ticket: request.ticket,
+            placement,
+            slice: self.knobs.batch_slice,
+            vtime: key,
+            tier: Tier::default(),
+            preempt,
+            reason: Reason::Order,
+        })
     }
 
     fn on_refused(&mut self, dispatch: Dispatch) {
@@ -156,8 +168,8 @@ impl Ordering for ByVruntime {
     /// had slept. A task owes at most [`DEBT_SLICES`], else a light one that ran on an idle
     /// machine would starve when the machine gets busy.
     fn key(&mut self, before: Vtime, arrival: &Arrival, knobs: &Knobs) -> Vtime {
-        let floor = self.clock.before(knobs.slice);
-        let ceiling = self.clock.after(knobs.slice.scale(DEBT_SLICES, 1));
+        let floor = self.clock.before(knobs.batch_slice);
+        let ceiling = self.clock.after(knobs.batch_slice.scale(DEBT_SLICES, 1));
         before.after(arrival.weight.charge(arrival.stint)).clamp(floor, ceiling)
     }
 

@@ -97,14 +97,11 @@ impl core::error::Error for DecodeError {}
 
 /// An entry in words, as it is kept in memory that is shared word by word.
 pub fn pack(profile: &Profile) -> [u64; WORDS] {
-    let mut name = [0; COMM_LEN];
-    let bytes = profile.comm.as_bytes();
-    name[..bytes.len()].copy_from_slice(bytes);
-    let name = u128::from_le_bytes(name);
+    let [low, high] = profile.comm.to_words();
     let [batch, interactive, lat_critical] = profile.votes.as_raw();
     [
-        name as u64,
-        (name >> 64) as u64,
+        low,
+        high,
         profile.run.as_nanos(),
         profile.run_dev.as_nanos(),
         pair(profile.wake_freq.as_millihertz(), profile.csw_rate.as_millihertz()),
@@ -116,13 +113,12 @@ pub fn pack(profile: &Profile) -> [u64; WORDS] {
 
 /// The profile in an entry. Any words make one: what is out of range is brought into range.
 pub fn unpack(words: &[u64; WORDS]) -> Profile {
-    let name = u128::from(words[1]) << 64 | u128::from(words[0]);
     let (wakes, switches) = unpair(words[4]);
     let (batch, interactive) = unpair(words[5]);
     let (lat_critical, observations) = unpair(words[6]);
     let (minute, misses) = unpair(words[7]);
     Profile {
-        comm: Comm::from_kernel(name.to_le_bytes()),
+        comm: Comm::from_words([words[0], words[1]]),
         votes: Votes::from_raw([batch, interactive, lat_critical]),
         run: Span::from_nanos(words[2]),
         run_dev: Span::from_nanos(words[3]),

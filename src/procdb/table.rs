@@ -8,7 +8,7 @@
 
 use super::{Minute, Observation, Prediction, Profile, Verdict};
 use crate::index::Index;
-use crate::task::{COMM_LEN, Comm};
+use crate::task::Comm;
 use alloc::vec::Vec;
 
 /// Names kept by default. Chosen: a busy desktop with a build going shows 300 to 600 names of
@@ -138,9 +138,8 @@ impl ProcDb {
             self.profiles.len() as u32 - 1
         } else {
             let slot = self.least_worthy();
-            let profiles = &self.profiles;
-            self.index.remove(slot, |slot| hash(&profiles[slot as usize].comm));
             let evicted = &mut self.profiles[slot as usize];
+            self.index.remove(hash(&evicted.comm), slot);
             self.confident -= usize::from(evicted.prediction().is_some());
             *evicted = Profile::unseen(comm);
             slot
@@ -156,18 +155,14 @@ impl ProcDb {
     }
 }
 
-/// A name as a number whose lower bits depend on all of its letters.
-fn hash(comm: &Comm) -> u64 {
-    let mut name = [0; COMM_LEN];
-    let bytes = comm.as_bytes();
-    name[..bytes.len()].copy_from_slice(bytes);
-    let whole = u128::from_le_bytes(name);
-    let (low, high) = (whole as u64, (whole >> 64) as u64);
+/// A name as a number that depends on all of its letters.
+fn hash(comm: &Comm) -> u32 {
+    let [low, high] = comm.to_words();
     // Odd constants without pattern (the fractions of the golden ratio and of the root of three);
     // multiplying carries every letter into the upper half, folding brings it down.
     let mixed = low.wrapping_mul(0x9E37_79B9_7F4A_7C15)
         ^ high.wrapping_mul(0xBB67_AE85_84CA_A73B).rotate_left(32);
-    mixed ^ mixed >> 32
+    (mixed ^ mixed >> 32) as u32
 }
 
 #[cfg(test)]

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Doubly linked lists through slots, each slot on at most one of them.
+//!
+//! The links lie by themselves, eight bytes a slot, and not in the records that they connect: who
+//! joins or leaves touches its neighbours, and those are somebody else's records, anywhere in
+//! memory. The links of 100,000 tasks stay in a cache that their records do not fit into.
+
+use crate::runqueue::Slot;
+use alloc::vec;
+use alloc::vec::Vec;
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Link {
+    prev: u32,
+    next: u32,
+}
+
+/// The links of all slots, shared by all lists through them.
+pub struct Links(Vec<Link>);
+
+impl Links {
+    /// Links for the slots `0..capacity`, none of which is on a list.
+    pub fn new(capacity: u32) -> Links {
+        Links(vec![Link { prev: NONE, next: NONE }; capacity as usize])
+    }
+}
+
+/// One list: its two ends.
+#[derive(Clone, Copy)]
+pub struct List {
+    head: u32,
+    tail: u32,
+}
+
+fn slot(raw: u32) -> Option<Slot> {
+    (raw != NONE).then_some(Slot(raw))
+}
+
+impl List {
+    /// A list without a slot.
+    pub const EMPTY: List = List { head: NONE, tail: NONE };
+
+    /// Who joined first of those on the list.
+    pub fn head(&self) -> Option<Slot> {
+        slot(self.head)
+    }
+
+    /// Who joined next after `slot`, which is on the list.
+    pub fn behind(&self, links: &Links, Slot(of): Slot) -> Option<Slot> {
+        slot(links.0[of as usize].next)
+    }
+
+    /// Adds a slot that is on no list, at the end.
+    pub fn push_back(&mut self, links: &mut Links, slot: Slot) {
+        self.insert_before(links, None, slot);
+    }
+
+    /// Adds a slot that is on no list before `behind`, or at the end when that is `None`.
+    pub fn insert_before(&mut self, links: &mut Links, behind: Option<Slot>, Slot(slot): Slot) {
+        let next = behind.map_or(NONE, |behind| behind.0);
+        let prev = if next == NONE { self.tail } else { links.0[next as usize].prev };
+        links.0[slot as usize] = Link { prev, next };
+        self.set_next(links, prev, slot);
+        self.set_prev(links, next, slot);
+    }
+
+    /// Takes out a slot that is on this list.
+    pub fn unlink(&mut self, links: &mut Links, Slot(slot): Slot) {
+        let Link { prev, next } = links.0[slot as usize];
+        self.set_next(links, prev, next);
+        self.set_prev(links, next, prev);
+    }
+
+    /// Who follows `slot`, or is the first if that is [`NONE`].
+    fn set_next(&mut self, links: &mut Links, slot: u32, next: u32) {
+        match slot {
+            NONE => self.head = next,
+            slot => links.0[slot as usize].next = next,
+        }
+    }
+
+    /// Who precedes `slot`, or is the last if that is [`NONE`].
+    fn set_prev(&mut self, links: &mut Links, slot: u32, prev: u32) {
+        match slot {
+            NONE => self.tail = prev,
+            slot => links.0[slot as usize].prev = prev,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    fn all(list: &List, links: &Links) -> Vec<u32> {
+        core::iter::successors(list.head(), |&slot| list.behind(links, slot))
+            .map(|slot| slot.0)
+            .collect()
+    }
+
+    #[test]
+    fn slots_leave_from_anywhere_and_return_to_their_place() {
+        let mut links = Links::new(4);
+        let mut list = List::EMPTY;
+        assert_eq!(all(&list, &links), []);
+        for slot in [2, 0, 3, 1] {
+            list.push_back(&mut links, Slot(slot));
+        }
+        assert_eq!(all(&list, &links), [2, 0, 3, 1]);
+        for (slot, behind, without) in
+            [(2, Some(Slot(0)), [0, 3, 1]), (3, Some(Slot(1)), [2, 0, 1]), (1, None, [2, 0, 3])]
+        {
+            list.unlink(&mut links, Slot(slot));
+            assert_eq!(all(&list, &links), without);
+            list.insert_before(&mut links, behind, Slot(slot));
+            assert_eq!(all(&list, &links), [2, 0, 3, 1]);
+        }
+    }
+
+    #[test]
+    fn two_lists_share_the_links() {
+        let mut links = Links::new(4);
+        let (mut ours, mut theirs) = (List::EMPTY, List::EMPTY);
+        for slot in 0..4 {
+            let list = if slot % 2 == 0 { &mut ours } else { &mut theirs };
+            list.push_back(&mut links, Slot(slot));
+        }
+        ours.unlink(&mut links, Slot(0));
+        theirs.push_back(&mut links, Slot(0));
+        assert_eq!((all(&ours, &links), all(&theirs, &links)), ([2].into(), [1, 3, 0].into()));
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is kept about each task, as small as it can be: among 100,000 tasks a decision costs what
+//! it takes to fetch two of these records from memory.
+
+use super::behaviour::Behaviour;
+use super::classify::Standing;
+use crate::engine::Evidence;
+use crate::procdb::Minute;
+use crate::table::TaskTable;
+use crate::task::{Arrival, Comm, Tier, Weight};
+use crate::time::{ShortSpan, Span, Vtime};
+
+/// A task. With what the table keeps of its request it fills two cache lines.
+#[derive(Clone, Copy, Default)]
+pub struct Task {
+    pub comm: Comm,
+    pub behaviour: Behaviour,
+    pub standing: Standing,
+    /// Its nice weight.
+    pub weight: Weight,
+    /// Its weight in its tier, at most twice [`WEIGHT_MAX`](crate::task::WEIGHT_MAX); 0 before its
+    /// first message has been taken in.
+    pub effective_weight: u16,
+    pub vruntime: Vtime,
+    /// The slice it was given last.
+    pub slice: ShortSpan,
+    /// CPU time of its life, where that is known; else when its last stint ended.
+    accounted: u64,
+    /// What its name promised, until its behaviour has been compared with that.
+    pub predicted: Option<Tier>,
+    /// When the process database learned from it last.
+    pub learned: Option<Minute>,
+}
+
+const _: () = assert!(TaskTable::<Task>::RECORD_SIZE == 128, "one byte more costs another line");
+
+impl Task {
+    /// A task of which nothing is known, and where it stands.
+    pub fn at(vruntime: Vtime) -> Task {
+        Task { vruntime, ..Task::default() }
+    }
+
+    /// CPU time since the last message.
+    pub fn used(&mut self, arrival: &Arrival) -> Span {
+        let (used, accounted) = match &arrival.facts {
+            Some(facts) => {
+                let life = facts.cpu_time.as_nanos();
+                (Span::from_nanos(life.saturating_sub(self.accounted)), life)
+            }
+            // Queued again without having run, a task tells of its last stint once more.
+            None => {
+                let stopped = arrival.stopped.as_nanos();
+                let again = stopped == self.accounted && stopped != 0;
+                (if again { Span::ZERO } else { arrival.stint }, stopped)
+            }
+        };
+        self.accounted = accounted;
+        used
+    }
+
+    /// Why it is treated as it is, for a person who asks.
+    pub fn evidence(&self) -> Evidence {
+        let Task { comm, standing, behaviour, weight, .. } = *self;
+        Evidence {
+            comm,
+            tier: standing.tier,
+            behaves: standing.behaves,
+            named: standing.named,
+            cpu_bound: standing.cpu_bound,
+            mature: behaviour.is_mature(),
+            run: behaviour.run(),
+            run_dev: behaviour.run_dev(),
+            wake_freq: behaviour.wake_freq(),
+            score: behaviour.score(),
+            weight,
+        }
+    }
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! How the machine is built: which CPUs share what, and sets of CPUs of any size.
+
+use crate::task::{CPUS_MAX, CpuId};
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Words of a [`CpuMask`].
+pub const WORDS: usize = CPUS_MAX as usize / 64;
+
+/// A set of CPUs, of all that a machine can have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CpuMask([u64; WORDS]);
+
+impl CpuMask {
+    /// No CPU.
+    pub const EMPTY: CpuMask = CpuMask([0; WORDS]);
+
+    /// The CPUs `0..cpus`.
+    pub fn first(cpus: u32) -> CpuMask {
+        (0..cpus as i32).filter_map(CpuId::new).collect()
+    }
+
+    /// Whether `cpu` is in the set.
+    pub const fn contains(&self, cpu: CpuId) -> bool {
+        let number = cpu.as_raw() as usize;
+        self.0[number / 64] >> (number % 64) & 1 == 1
+    }
+
+    /// Adds `cpu`.
+    pub fn insert(&mut self, cpu: CpuId) {
+        let number = cpu.as_raw() as usize;
+        self.0[number / 64] |= 1 << (number % 64);
+    }
+
+    /// Whether no CPU is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; WORDS]
+    }
+
+    /// How many CPUs are in the set.
+    pub fn len(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// The CPUs that are in both sets.
+    pub fn and(&self, other: &CpuMask) -> CpuMask {
+        let mut both = *self;
+        both.0.iter_mut().zip(other.0).for_each(|(word, other)| *word &= other);
+        both
+    }
+
+    /// The CPUs `0..64`, one bit each.
+    pub const fn low(&self) -> u64 {
+        self.0[0]
+    }
+
+    /// All CPUs, 64 a word, lowest first.
+    pub const fn words(&self) -> &[u64; WORDS] {
+        &self.0
+    }
+
+    /// The set that [`words`](Self::words) tells of.
+    pub const fn from_words(words: [u64; WORDS]) -> CpuMask {
+        CpuMask(words)
+    }
+
+    /// The CPUs, lowest first.
+    pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
+        (0..CPUS_MAX as i32).filter_map(CpuId::new).filter(|cpu| self.contains(*cpu))
+    }
+
+    /// Reads a mask of any length, which begins with `0x` (`0xff`, `0xff,00000000`), or a list of
+    /// CPUs as the kernel writes it (`0-3,8,10-20:2`).
+    pub fn parse(text: &str) -> Result<CpuMask, MaskError> {
+        let text = text.trim();
+        match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+            Some(digits) => CpuMask::parse_digits(digits),
+            None => CpuMask::parse_list(text),
+        }
+    }
+
+    fn parse_digits(digits: &str) -> Result<CpuMask, MaskError> {
+        let mut mask = CpuMask::EMPTY;
+        let mut number = 0u32;
+        for digit in digits.chars().rev().filter(|&digit| digit != ',' && digit != '_') {
+            let value = digit.to_digit(16).ok_or(MaskError::Digit(digit))?;
+            for bit in (0..4).filter(|bit| value >> bit & 1 == 1) {
+                mask.insert(cpu(u64::from(number + bit))?);
+            }
+            number = number.saturating_add(4);
+        }
+        mask.unless_empty()
+    }
+
+    fn parse_list(text: &str) -> Result<CpuMask, MaskError> {
+        let mut mask = CpuMask::EMPTY;
+        for part in text.split(',').map(str::trim) {
+            let (range, step) = match part.split_once(':') {
+                Some((range, step)) => (range, number(step)?),
+                None => (part, 1),
+            };
+            let (first, last) = match range.split_once('-') {
+                Some((first, last)) => (number(first)?, number(last)?),
+                None => (number(range)?, number(range)?),
+            };
+            if step == 0 || first > last {
+                return Err(MaskError::Range);
+            }
+            cpu(last)?;
+            for one in (first..=last).step_by(step as usize) {
+                mask.insert(cpu(one)?);
+            }
+        }
+        mask.unless_empty()
+    }
+
+    fn unless_empty(self) -> Result<CpuMask, MaskError> {
+        if self.is_empty() { Err(MaskError::Empty) } else { Ok(self) }
+    }
+}
+
+fn number(text: &str) -> Result<u64, MaskError> {
+    let text = text.trim();
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    // More digits than a number holds are a CPU that no machine has.
+    if digits { text.parse().or(Err(MaskError::Beyond)) } else { Err(MaskError::Number) }
+}
+
+fn cpu(number: u64) -> Result<CpuId, MaskError> {
+    i32::try_from(number).ok().and_then(CpuId::new).ok_or(MaskError::Beyond)
+}
+
+impl FromIterator<CpuId> for CpuMask {
+    fn from_iter<I: IntoIterator<Item = CpuId>>(cpus: I) -> CpuMask {
+        let mut mask = CpuMask::EMPTY;
+        cpus.into_iter().for_each(|cpu| mask.insert(cpu));
+        mask
+    }
+}
+
+impl fmt::Debug for CpuMask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(CpuId::as_raw)).finish()
+    }
+}
+
+/// Why a text is no set of CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaskError {
+    /// Something in a mask is no hexadecimal digit.
+    Digit(char),
+    /// Something in a list is no number.
+    Number,
+    /// A range ends before it begins, or its step is zero.
+    Range,
+    /// A CPU that no machine has.
+    Beyond,
+    /// No CPU at all.
+    Empty,
+}
+
+impl fmt::Display for MaskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MaskError::Digit(digit) => write!(f, "`{digit}` is no hexadecimal digit"),
+            MaskError::Number => {
+                f.write_str("expected CPU numbers such as 0-3,8,10-20:2, or a mask such as 0xff00")
+            }
+            MaskError::Range => f.write_str("a range goes upwards, in steps of at least 1"),
+            MaskError::Beyond => write!(f, "CPUs are numbered 0 to {}", CPUS_MAX - 1),
+            MaskError::Empty => f.write_str("it names no CPU"),
+        }
+    }
+}
+
+/// Where one CPU is, by numbers that are equal for CPUs that share the thing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuPlace {
+    /// The core, which several CPUs share where there is SMT.
+    pub core: u16,
+    /// The second-level cache.
+    pub l2: u16,
+    /// The last-level cache.
+    pub llc: u16,
+    /// The memory node.
+    pub node: u16,
+}
+
+/// Where every CPU is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Topology {
+    places: Vec<CpuPlace>,
+}
+
+impl Topology {
+    /// A machine whose CPU `i` is at `places[i]`.
+    pub fn new(places: Vec<CpuPlace>) -> Topology {
+        Topology { places }
+    }
+
+    /// A machine whose CPUs share nothing but memory.
+    pub fn flat(cpus: u32) -> Topology {
+        let own = |number: u16| CpuPlace { core: number, l2: number, llc: 0, node: 0 };
+        Topology::new((0..cpus.min(CPUS_MAX) as u16).map(own).collect())
+    }
+
+    /// Where `cpu` is; of a CPU that is not known, that it shares nothing.
+    pub fn place(&self, cpu: CpuId) -> CpuPlace {
+        let alone = CpuPlace { core: u16::MAX, l2: u16::MAX, llc: u16::MAX, node: 0 };
+        self.places.get(cpu.as_raw() as usize).copied().unwrap_or(alone)
+    }
+
+    /// How many CPUs are known.
+    pub fn cpus(&self) -> u32 {
+        self.places.len() as u32
+    }
+
+    /// How many memory nodes there are, at least one.
+    pub fn nodes(&self) -> u32 {
+        self.places.iter().map(|place| u32::from(place.node) + 1).max().unwrap_or(1)
+    }
+
+    /// Whether two CPUs share a second-level cache.
+    pub fn shares_l2(&self, one: CpuId, other: CpuId) -> bool {
+        one == other || {
+            let (one, other) = (self.place(one), self.place(other));
+            one.l2 == other.l2 && one.l2 != u16::MAX
+        }
+    }
+}
+
+/// CPUs to prefer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Domain {
+    /// Which.
+    pub cpus: CpuMask,
+    /// Never use another one, not even when all of these are busy.
+    pub strict: bool,
+}
