@@ -3,6 +3,7 @@
 //! `scx_pandemonium_user`: loads the BPF backend and schedules the machine by the policies of the
 //! library of the same name. docs/architecture.md is the map.
 
+mod bench;
 mod driver;
 
 // The generated connector looks for its bindings at the root of the crate.

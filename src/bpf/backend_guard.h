@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Keeps the backend from queueing tasks on a CPU that is on its way offline.
+ * Mends three faults of the backend from outside.
  *
  * build.rs has clang include this file ahead of the backend's source, which stays as it is: what
  * follows wraps kernel functions that the backend calls.
  *
- * The fault: when a CPU goes offline the kernel first takes it out of the active CPUs, pushes its
- * tasks to others and waits for an RCU grace period. The CPU idles meanwhile, so it is found by
- * whoever looks for an idle CPU, and the backend queues tasks for it alone. It may not run them:
- * they wait until the CPU is gone and the scheduler is restarted. If one of them is the thread
- * that ends the grace period, that never happens, and the kernel's watchdog ends us after 5 s.
+ * The first fault: when a CPU goes offline the kernel first takes it out of the active CPUs,
+ * pushes its tasks to others and waits for an RCU grace period. The CPU idles meanwhile, so it is
+ * found by whoever looks for an idle CPU, and the backend queues tasks for it alone. It may not
+ * run them: they wait until the CPU is gone and the scheduler is restarted. If one of them is the
+ * thread that ends the grace period, that never happens, and the kernel's watchdog ends us after
+ * 5 s.
+ *
+ * The second: to go on draining the ring, a callback has to return 0; the backend's returns the
+ * opposite, so one dispatch call takes one decision, and what was sent beyond it waits for the
+ * next call, up to a tick.
+ *
+ * The third: a task beside which nobody waits on its CPU gets slice after slice and never comes up.
+ * One that overflowed from a domain would stay outside for good.
  */
 #ifndef __BACKEND_GUARD_H
 #define __BACKEND_GUARD_H
@@ -69,6 +77,56 @@ static __always_inline bool guard_move_to_local(u64 dsq, u64 enq_flags)
 	return scx_bpf_dsq_move_to_local(dsq, enq_flags);
 }
 
+/* Most decisions that one dispatch call takes; `Limits::KERNEL` in src/engine.rs sends no more. */
+#define GUARD_DRAIN 8
+
+/* A macro is not expanded within itself: the inner name is the helper's. */
+#define bpf_user_ringbuf_drain(...)                                                                \
+	({                                                                                         \
+		long taken = 0, more = 1;                                                          \
+		for (int call = 0; call < GUARD_DRAIN && more > 0; call++) {                       \
+			more = bpf_user_ringbuf_drain(__VA_ARGS__);                                \
+			taken += more;                                                             \
+		}                                                                                  \
+		taken;                                                                             \
+	})
+
+/* The CPUs that tasks prefer, of the first 64; 0 if there is no domain. Set by user space. */
+u64 guard_domain;
+
+/* Whether the task runs outside of the domain while a CPU inside that it may use has nothing. */
+static __always_inline bool guard_may_go_home(const struct task_struct *p, u32 here)
+{
+	const struct rq *rq;
+
+	if (!guard_domain || here >= 64 || guard_domain >> here & 1)
+		return false;
+	for (u32 cpu = 0; cpu < 64; cpu++) {
+		if (!(guard_domain >> cpu & 1) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			continue;
+		rq = bpf_per_cpu_ptr(&runqueues, cpu);
+		/* The idle task has pid 0. What waits in user space is on its last CPU's count. */
+		if (rq && !BPF_CORE_READ(rq, curr, pid))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A task that is not given a new slice comes up as if it had lost its CPU, which then idles: the
+ * kick makes it look again, and find the scheduler process.
+ */
+static __always_inline void guard_set_slice(struct task_struct *p, u64 slice, bool is_scheduler)
+{
+	u32 here = bpf_get_smp_processor_id();
+
+	if (!is_scheduler && guard_may_go_home(p, here))
+		scx_bpf_kick_cpu(here, 0);
+	else
+		scx_bpf_task_set_slice(p, slice);
+}
+
+#define scx_bpf_task_set_slice(p, slice) guard_set_slice(p, slice, is_usersched_task(p))
 #define scx_bpf_select_cpu_and(...) guard_idle(scx_bpf_select_cpu_and(__VA_ARGS__))
 #define scx_bpf_pick_idle_cpu(...) guard_idle(scx_bpf_pick_idle_cpu(__VA_ARGS__))
 #define scx_bpf_pick_idle_cpu_node(...) guard_idle(scx_bpf_pick_idle_cpu_node(__VA_ARGS__))

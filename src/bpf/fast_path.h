@@ -32,6 +32,24 @@ enum fp_limits {
 	FP_BUCKETS = 12,
 	/* Buckets of the histogram of sleep lengths, the last one open. */
 	FP_SLEEP_BUCKETS = 4,
+	/* Buckets of the fine histograms, four to a doubling; src/control/fine.rs. */
+	FP_FINE_BUCKETS = 90,
+	/*
+	 * Wake-ups in a row after which a task that went to sleep at once is trusted to do so again.
+	 * Eight is what the later versions of the parent project ask for too.
+	 */
+	FP_HANDOFF_TRUST = 8,
+	/* Wake-ups that one CPU keeps an eye on until the task runs, a power of two. */
+	FP_WATCHED = 8,
+	/* Times a CPU is interrupted again for one wake-up. */
+	FP_AGAIN_MAX = 3,
+	/*
+	 * Kicks of one CPU in 2^20 ns, about a millisecond: at 10 us each, 10 % of it. A limit for a
+	 * second would be spent by a quick load in the first half of it and leave wake-ups to the
+	 * tick in the second.
+	 */
+	FP_KICKS_PER_WINDOW = 10,
+	FP_WINDOW_BITS = 20,
 };
 
 /* What a CPU runs, in the order of urgency. */
@@ -44,16 +62,31 @@ enum fp_occupant {
 	FP_FOREIGN = 4,
 };
 
-/* One per CPU, a cache line. Written by the fast path. */
+/* One per CPU, two cache lines. Written by the fast path. */
 struct fp_cpu {
-	/* When the occupant began. */
+	/* When the occupant began, and for how long it may run. */
 	u64 since;
-	/* When this CPU was last kicked. */
-	u64 kicked;
+	u64 slice;
+	/* When the occupant woke somebody last, in this stint; 0 if it did not. */
+	u64 woke;
 	s32 pid;
 	/* enum fp_occupant */
 	u32 occupant;
-	u64 unused[5];
+	/* How often the occupant slept soon after it woke somebody, up to FP_HANDOFF_TRUST. */
+	u32 handoffs;
+	/* How often this CPU was kicked in the window of time that `window` counts. */
+	u32 kicks;
+	u64 window;
+	/* When this CPU was last kicked. */
+	u64 kicked;
+	/* The task that the next switch of this CPU should serve, and when it woke; 0 for none. */
+	u64 wanted_woken;
+	s32 wanted;
+	/* Nonzero if the occupant is of low weight: SCHED_IDLE, or nice. */
+	u32 light;
+	/* When a wake-up that this CPU saw, and that found no CPU, is worth another try. */
+	u64 retry_at;
+	u64 unused[6];
 };
 
 /* One per task, two cache lines. Written by the fast path. */
@@ -80,16 +113,23 @@ struct fp_task {
 	u64 allowed;
 	/* PF_ flags. */
 	u32 flags;
-	/* The CPU that was kicked for its last wake-up; -1 for none. */
+	/* The CPU that was kicked for its last wake-up, or that its waker gives up; -1 for none. */
 	s32 kicked_cpu;
 	s32 tgid;
 	s32 last_cpu;
+	/* Who woke it last, or ran where an interrupt did. */
+	s32 waker;
 	/* SCHED_ policy and nice value. */
 	u16 policy;
 	s8 nice;
-	u8 unused0;
+	/* As a waker: how often it slept soon afterwards, up to FP_HANDOFF_TRUST. */
+	u8 handoffs;
 	/* Nonzero from wake-up until it runs. */
-	u32 waiting;
+	u8 waiting;
+	/* Nonzero if its last waker was trusted to hand its CPU over. */
+	u8 handed_off;
+	u16 unused0;
+	u32 unused1;
 };
 
 /* What user space thinks of a task. Written by user space, read by the fast path. */
@@ -97,25 +137,84 @@ struct fp_hint {
 	s32 pid;
 	/* enum fp_occupant */
 	u32 tier;
+	/* When user space last received it, and sent its decision. */
+	u64 received;
+	u64 sent;
+	u64 unused;
+};
+
+/* One cache line. Written by user space when something changes. */
+struct fp_settings {
+	/* A batch task that has run less is not interrupted for another one. */
+	u64 preempt_thresh_ns;
+	/* Nonzero during a burst of wake-ups: the threshold counts as zero. */
+	u32 burst;
+	/* Nonzero to kick at all. */
+	u32 preempt;
+	/* Nonzero to trust wakers that have always slept soon afterwards. */
+	u32 hand_off;
+	/* The most urgent task that waits for a decision: enum fp_occupant, FP_IDLE for none. */
+	u32 waiting;
+	u64 unused[5];
+};
+
+/* What is counted one by one. */
+enum fp_event {
+	/* Wake-ups that came to user space, and what was done about them: a CPU was interrupted, */
+	FP_WAKEUPS,
+	FP_KICKS,
+	/* nobody was because the waker is trusted to sleep, or because all run something better. */
+	FP_HANDED_OFF,
+	FP_NO_VICTIM,
+	/* CPUs passed over because they were interrupted a moment ago, or too often. */
+	FP_LIMITED,
+	/* Kicks because a switch served somebody less urgent than the one it was made for. */
+	FP_MISSED,
+	/* Kicks because a task that woke up still waited after a while. */
+	FP_AGAIN,
+	/* Kicks because a task outlived its slice while somebody waited. */
+	FP_OUTLIVED,
+	/* Kicks for a kernel thread that is bound to the CPU. */
+	FP_BOUND,
+	/* Kicks for a task of the highest tier that lost its CPU. */
+	FP_REQUEUED,
+	/* Kicks that user space asked for. */
+	FP_ASKED,
+	/* Times a timer fired. */
+	FP_PATROLS,
+	/* Records in use by another writer: the update was dropped. */
+	FP_CONTENDED,
+	/* News that user space was not told, because it had not read the earlier ones. */
+	FP_UNTOLD,
+	FP_EVENTS,
 };
 
 /* One row per CPU, summed by user space. Written by the fast path, each row on its own CPU. */
 struct fp_counters {
-	/* Wake-up to running, by tier; edges in fast_path.bpf.c. */
+	/* Wake-up to running, by tier; edges in records.bpf.h. */
 	u64 wake_latency[FP_TIERS][FP_BUCKETS];
 	u64 sleep[FP_SLEEP_BUCKETS];
 	/* Runs on the L2 cache the task ran on before, and on another, by tier. */
 	u64 l2_hits[FP_TIERS];
 	u64 l2_misses[FP_TIERS];
-	/* Wake-ups that came to user space, and what was done about them. */
-	u64 wakeups;
-	u64 kicks;
-	u64 no_victim;
-	u64 rate_limited;
-	/* Kicks that user space asked for. */
-	u64 asked;
-	/* Records in use by another writer: the update was dropped. */
-	u64 contended;
+	/* Wake-up to running once more, and from decision to running, in fine buckets. */
+	u64 wait[FP_TIERS][FP_FINE_BUCKETS];
+	u64 start[FP_FINE_BUCKETS];
+	u64 events[FP_EVENTS];
+};
+
+/* What became of a task. */
+enum fp_news_kind {
+	/* It runs another program now. */
+	FP_EXEC,
+	/* It is gone. */
+	FP_EXIT,
+};
+
+struct fp_news {
+	s32 pid;
+	/* enum fp_news_kind */
+	u32 kind;
 };
 
 /* Argument of the fp_kick program. */

@@ -7,9 +7,12 @@
 //! makes are made here, straight through libbpf.
 
 use super::failure::Failure;
-use super::fast_path::{FastCounters, FastPath};
+use super::fast_path::{FastPath, Settings};
+use super::tally::Tally;
+use super::worker;
 use scx_pandemonium_user::engine::{Full, MachineView, Port};
 use scx_pandemonium_user::task::{Arrival, CpuId, Dispatch, Pid, Placement, RawArrival};
+use scx_pandemonium_user::time::Stamp;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
@@ -63,6 +66,9 @@ pub struct BackendSetup {
     pub exit_dump_len: u32,
     /// Slice of tasks that the kernel half places by itself, in nanoseconds.
     pub slice_ns: u64,
+    /// CPUs that tasks prefer, of the first 64: one that runs elsewhere comes up again at the end
+    /// of its slice if one of these is idle. 0 if there are none.
+    pub domain: u64,
 }
 
 /// Why the kernel half is no longer there.
@@ -95,6 +101,13 @@ pub struct KernelPort<'cb> {
     fast: Option<FastPath<'cb>>,
     bpf: BpfScheduler<'cb>,
     view: MachineView,
+    /// The kernel half places no task on an idle CPU: the policy wants to know which there are,
+    /// and which are busy.
+    places_all: bool,
+    /// When the round began, and when it sent its first decision: a clock is read once for each,
+    /// since a machine whose clock is slow pays for that with latency.
+    begun: Stamp,
+    sent: Option<Stamp>,
     /// Messages that made no sense, or that the ring could not deliver.
     pub malformed: u64,
 }
@@ -120,7 +133,14 @@ impl<'cb> KernelPort<'cb> {
             "pandemonium_user",
         )
         .map_err(|error| Failure::Refused(format!("{error:#}")))?;
-        let mut port = KernelPort { fast, bpf, view: MachineView::default(), malformed: 0 };
+        let view = MachineView::default();
+        let places_all = !setup.builtin_idle;
+        let begun = worker::now();
+        let mut port = KernelPort { fast, bpf, view, places_all, begun, sent: None, malformed: 0 };
+        // Without a fast path nobody knows which CPU is idle, and coming up would be in vain.
+        if let (Some(_), Some(bss)) = (&port.fast, &mut port.bpf.skel.maps.bss_data) {
+            bss.guard_domain = setup.domain;
+        }
         port.look();
         Ok(port)
     }
@@ -128,19 +148,38 @@ impl<'cb> KernelPort<'cb> {
     /// Begins a round: tells the kernel that there is work until [`rest`](Self::rest) says
     /// otherwise. A process that is preempted with messages in its hands would have to wait for
     /// the next message or the heartbeat, since the ring that it has emptied shows no work.
-    pub fn begin(&mut self) {
+    pub fn begin(&mut self, now: Stamp) {
+        self.begun = now;
+        self.sent = None;
         *self.bpf.nr_scheduled_mut() = 1;
         self.look();
     }
 
     /// Refreshes the view of the machine. Plain loads from memory shared with the kernel.
     fn look(&mut self) {
+        let fast = self.fast.as_ref().filter(|_| self.places_all);
+        let (idle, busy) = fast.map(FastPath::occupancy).unwrap_or_default();
         self.view = MachineView {
             cpus: *self.bpf.nr_online_cpus_mut() as u32,
             running: *self.bpf.nr_running_mut() as u32,
             // SAFETY: a plain call without arguments, answered without a system call.
             here: CpuId::new(unsafe { libc::sched_getcpu() }),
+            idle,
+            busy,
         };
+    }
+
+    /// The next task that is gone and waits for nothing. Answers a bounded number of times before
+    /// it says `None`.
+    pub fn next_exit(&mut self) -> Option<Pid> {
+        self.fast.as_mut().and_then(FastPath::next_exit)
+    }
+
+    /// How the fast path shall interrupt from now on. Plain stores, and none if nothing changed.
+    pub fn settle(&mut self, settings: Settings) {
+        if let Some(fast) = &mut self.fast {
+            fast.settle(settings);
+        }
     }
 
     /// Tells the kernel how many tasks still wait for a decision, and gives up the CPU. Above
@@ -165,8 +204,8 @@ impl<'cb> KernelPort<'cb> {
     }
 
     /// What the fast path has counted; nothing without one.
-    pub fn fast_counters(&self) -> Option<FastCounters> {
-        self.fast.as_ref().map(FastPath::counters)
+    pub fn tally(&self) -> Option<Tally> {
+        self.fast.as_ref().map(FastPath::tally)
     }
 
     /// Unloads the backend and says why it ended.
@@ -202,7 +241,7 @@ impl<'cb> KernelPort<'cb> {
             Placement::Cpu(cpu) => cpu.as_raw(),
             // The kernel half wakes only the task's previous CPU for a task that may go anywhere,
             // so an idle CPU elsewhere has to be named.
-            Placement::Any { near } if self.view.running < self.view.cpus => {
+            Placement::Any { near } if self.view.running + 1 < self.view.cpus => {
                 self.claim_idle(pid, near).unwrap_or(RL_CPU_ANY)
             }
             Placement::Any { .. } => RL_CPU_ANY,
@@ -233,8 +272,8 @@ impl Port for KernelPort<'_> {
             match self.bpf.dequeue_task() {
                 Ok(Some(task)) => match raw(&task).decode() {
                     Ok(mut arrival) => {
-                        let fast = self.fast.as_ref();
-                        arrival.facts = fast.and_then(|fast| fast.facts(arrival.pid));
+                        let fast = self.fast.as_mut();
+                        arrival.facts = fast.and_then(|fast| fast.receive(arrival.pid, self.begun));
                         return Some(arrival);
                     }
                     Err(_) => self.malformed += 1,
@@ -250,9 +289,6 @@ impl Port for KernelPort<'_> {
 
     fn send(&mut self, dispatch: &Dispatch) -> Result<(), Full> {
         let cpu = self.resolve(dispatch.pid, dispatch.placement);
-        if let Some(fast) = &self.fast {
-            fast.hint(dispatch.pid, dispatch.tier);
-        }
         let ring = self.bpf.user_ring();
         let size = size_of::<bpf_intf::dispatched_task_ctx>() as u32;
         // SAFETY: the ring lives as long as `self`; it returns null or `size` writable bytes,
@@ -261,6 +297,11 @@ impl Port for KernelPort<'_> {
             let sample = libbpf_sys::user_ring_buffer__reserve(ring, size);
             if sample.is_null() {
                 return Err(Full);
+            }
+            // Before the kernel can act on the decision.
+            if let Some(fast) = &mut self.fast {
+                let now = *self.sent.get_or_insert_with(worker::now);
+                fast.sent(dispatch.pid, dispatch.tier, now);
             }
             sample.cast::<bpf_intf::dispatched_task_ctx>().write(bpf_intf::dispatched_task_ctx {
                 pid: dispatch.pid.as_raw(),

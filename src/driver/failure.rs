@@ -14,6 +14,8 @@ pub enum Failure {
     Usage(String),
     /// Neither root nor the capabilities that loading a scheduler needs.
     Unprivileged,
+    /// Not the user who may do this.
+    Denied(String),
     /// The kernel has no sched_ext.
     NoSchedExt,
     /// Another sched_ext scheduler is loaded.
@@ -35,7 +37,7 @@ impl Failure {
         ExitCode::from(match self {
             Failure::Internal(_) => 1,
             Failure::Usage(_) => 2,
-            Failure::Unprivileged => 3,
+            Failure::Unprivileged | Failure::Denied(_) => 3,
             Failure::NoSchedExt => 4,
             Failure::Occupied(_) => 5,
             Failure::Refused(_) => 6,
@@ -48,7 +50,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Internal(error) => write!(f, "{error:#}"),
-            Failure::Usage(sentence) => f.write_str(sentence),
+            Failure::Usage(sentence) | Failure::Denied(sentence) => f.write_str(sentence),
             Failure::Unprivileged => f.write_str(
                 "loading a scheduler needs root: run `sudo scx_pandemonium_user`, or grant \
                  CAP_SYS_ADMIN, CAP_BPF, CAP_PERFMON and CAP_SYS_RESOURCE",

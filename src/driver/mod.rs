@@ -9,29 +9,45 @@
 //! nothing that the supervisor does, or waits for, can hold up scheduling; and the worker may
 //! leave with its memory locked and `mmap` forbidden, since a restart is a fresh process.
 
+mod adaptive;
 pub mod backend;
+mod books;
 mod cli;
-mod failure;
+pub mod durable;
+mod event_log;
+mod explain;
+pub mod failure;
 mod fast_path;
+mod listen;
+mod machine;
 mod nudge;
-mod preflight;
-// Nobody calls it yet: supervisor and command line do when they are wired to it.
-#[allow(dead_code)]
+pub mod preflight;
+mod procdb_command;
 mod procdb_file;
+mod programs;
+mod record;
+mod settings;
 mod shared;
 mod stats;
 mod supervisor;
-mod telemetry;
+mod tally;
+mod tasks;
+pub mod telemetry;
+mod tune;
 mod worker;
 
+use crate::bench;
 use clap::Parser as _;
-use cli::Options;
+use cli::{Command, Options};
 use failure::Failure;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Runs the program that the command line asks for.
 pub fn main() -> ExitCode {
+    // Errors that carry a backtrace need more memory to print it than our allocator has.
+    // SAFETY: no other thread exists yet.
+    unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") };
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("error: this is a bug in scx_pandemonium_user, please report it: {panic}");
     }));
@@ -52,7 +68,17 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     if let Some(fd) = shared::inherited() {
         return worker::run(options, fd);
     }
-    if options.version {
+    if let Some(command) = &options.command {
+        match command {
+            Command::Tune(arguments) => tune::run(arguments)?,
+            Command::Explain(arguments) => explain::run(arguments)?,
+            Command::Procdb(arguments) => procdb_command::run(arguments)?,
+            Command::Bench(arguments) => return bench::run(arguments),
+            Command::Probe(arguments) => return bench::run::probe(&arguments.words),
+            Command::Completions { shell } => telemetry::print_bytes(&cli::completions(*shell)),
+            Command::Man => telemetry::print_bytes(&cli::manual()),
+        }
+    } else if options.version {
         println!("{}", cli::version());
     } else if options.help_stats {
         stats::describe(&mut std::io::stdout()).map_err(Failure::internal)?;

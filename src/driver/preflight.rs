@@ -34,6 +34,12 @@ pub fn check() -> Result<(), Failure> {
     verdict(&observe())
 }
 
+/// Whether an instance of this program schedules the machine.
+pub fn is_running() -> bool {
+    let ops = fs::read_to_string(Path::new(SCHED_EXT).join("root/ops"));
+    ops.is_ok_and(|name| name.starts_with("pandemonium_user"))
+}
+
 fn observe() -> Facts {
     let read = |file: &str| {
         fs::read_to_string(Path::new(SCHED_EXT).join(file)).ok().map(|text| text.trim().to_owned())

@@ -14,6 +14,7 @@
 
 pub mod text;
 
+use super::durable::{self, Existing, parent};
 use anyhow::{Context, Result, anyhow, bail};
 use scx_pandemonium_user::procdb::codec::{self, ENTRY_LEN};
 use scx_pandemonium_user::procdb::{CAPACITY, Minute, ProcDb, Profile};
@@ -21,7 +22,6 @@ use scx_pandemonium_user::task::Comm;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -49,8 +49,6 @@ pub struct Loaded {
 /// What a save did.
 #[derive(Debug)]
 pub struct Saved {
-    /// Names in the file now.
-    pub names: usize,
     /// What became of a file that could not be merged, in a sentence for a person.
     pub note: Option<String>,
 }
@@ -168,7 +166,7 @@ fn update(path: &Path, when: Minute, change: impl FnOnce(&mut Vec<Profile>)) -> 
     if bytes != known.bytes {
         place.write(&bytes)?;
     }
-    Ok(Saved { names: db.profiles().len(), note })
+    Ok(Saved { note })
 }
 
 /// Sets a rejected file aside, unless somebody has put a good one in its place by now.
@@ -214,9 +212,7 @@ impl Place {
                 return Err(Refusal::Unusable(format!("the directory {ancestor} {why}")));
             }
         }
-        let mut options = OpenOptions::new();
-        options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
-        let directory = options.open(&real).map_err(refusal)?;
+        let directory = durable::directory(&real).map_err(refusal)?;
         Ok(Place { directory, name: name.into(), path: path.into() })
     }
 
@@ -228,7 +224,7 @@ impl Place {
     }
 
     fn inside(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.directory.as_raw_fd()))
+        durable::inside(&self.directory)
     }
 
     fn read(&self, when: Minute) -> Result<Known, Refusal> {
@@ -306,30 +302,9 @@ impl Place {
         ))
     }
 
-    /// Puts `bytes` in place so that after a crash there is the old file or the new one.
     fn write(&self, bytes: &[u8]) -> Result<()> {
-        let temporary = self.at(&format!(".tmp-{}", std::process::id()));
-        let mut options = OpenOptions::new();
         // Readable for all: names of programs are no secret, `ps` shows them.
-        options.write(true).create_new(true).mode(0o644).custom_flags(libc::O_NOFOLLOW);
-        let mut file = options.open(&temporary).context("a temporary file cannot be made")?;
-        let written = file
-            .write_all(bytes)
-            .and_then(|()| file.sync_all())
-            .and_then(|()| fs::rename(&temporary, self.at("")));
-        if let Err(error) = written {
-            let _ = fs::remove_file(&temporary);
-            return Err(error).context("it cannot be written");
-        }
-        self.directory.sync_all().context("its directory cannot be written")
-    }
-}
-
-/// The directory of a path; a bare name is in the current one.
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(directory) if !directory.as_os_str().is_empty() => directory,
-        _ => Path::new("."),
+        durable::put(&self.directory, &self.name, Existing::Replaced, |file| file.write_all(bytes))
     }
 }
 
@@ -403,7 +378,7 @@ fn distrust(facts: &Facts, user: &User, sticky_will_do: bool) -> Option<String> 
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::text::tests::{WHEN, known};
     use super::*;
     use scx_pandemonium_user::time::Span;
@@ -412,10 +387,10 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// A directory of the test's own, removed when the test ends.
-    struct Scratch(PathBuf);
+    pub struct Scratch(PathBuf);
 
     impl Scratch {
-        fn new() -> Scratch {
+        pub fn new() -> Scratch {
             static NEXT: AtomicU32 = AtomicU32::new(0);
             let n = NEXT.fetch_add(1, Ordering::Relaxed);
             let name = format!("procdb-file-test-{}-{n}", std::process::id());
@@ -424,7 +399,7 @@ mod tests {
             Scratch(directory)
         }
 
-        fn path(&self) -> PathBuf {
+        pub fn path(&self) -> PathBuf {
             self.0.join("procdb.bin")
         }
 
@@ -465,7 +440,7 @@ mod tests {
         let path = scratch.0.join("a/b/procdb.bin");
         assert!(load(&path, WHEN).profiles.is_empty());
         let saved = save(&path, WHEN, &[known("zsh", 1), known("bash", 5)]).unwrap();
-        assert_eq!((saved.names, saved.note), (2, None));
+        assert_eq!(saved.note, None);
         let loaded = load(&path, WHEN);
         assert_eq!(loaded.profiles, [known("bash", 5), known("zsh", 1)]);
         assert_eq!(loaded.note, None);
@@ -495,7 +470,8 @@ mod tests {
         let scratch = Scratch::new();
         save(&scratch.path(), WHEN, &[known("bash", 5)]).unwrap();
         let weeks_later = WHEN.later(Span::from_nanos(29 * 86_400_000_000_000));
-        assert_eq!(save(&scratch.path(), weeks_later, &[]).unwrap().names, 0);
+        save(&scratch.path(), weeks_later, &[]).unwrap();
+        assert!(load(&scratch.path(), weeks_later).profiles.is_empty());
     }
 
     #[test]

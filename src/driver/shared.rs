@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The memory that worker and supervisor share: numbers that the worker writes every round, and
-//! what the policy wants to keep over a restart.
+//! The memory that worker and supervisor share: numbers that the worker writes every round, knobs
+//! that the supervisor hands down, what was learned of programs, and what the policy wants to keep
+//! over a restart.
 //!
 //! An anonymous file without a name, handed to the worker as a descriptor. Every cell is an
-//! atomic, so neither side can see half a number; two numbers may be a round apart. The worker
-//! only stores, the supervisor only loads.
+//! atomic, so neither side can see half a number; two numbers may be a round apart. Nobody waits
+//! for the other side.
+
+pub mod inquiry;
+mod knobs;
+mod programs;
 
 use super::failure::Failure;
+use super::tally::TallyCells;
 use anyhow::{Context, Result};
 use scx_pandemonium_user::engine::Memo;
-use scx_pandemonium_user::task::{COMM_LEN, Comm, Pid, Tier};
+use scx_pandemonium_user::task::{Comm, Pid, Tier};
 use scx_pandemonium_user::time::Span;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -20,6 +26,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Environment variable through which a worker learns the descriptor. Its presence is what makes
 /// a process the worker.
 const DESCRIPTOR: &str = "SCX_PANDEMONIUM_USER_SHARED";
+/// Words in the ring of a recording: 32 MiB, at 50,000 decisions a second as much as is written in
+/// 2.5 s, and at the start room for every memo and every program.
+const RING_WORDS: usize = 1 << 22;
 /// Most tasks whose memos survive a restart; beyond that they start afresh.
 const MEMOS_MAX: usize = 32_768;
 
@@ -96,16 +105,16 @@ board! {
     faults_minor,
     /// Page faults with I/O since the first round.
     faults_major,
-    /// One of `worker::fast_path_state`.
+    /// How much of the fast path is at work, `fast_path::State`.
     fast_path,
-    /// CPUs interrupted for a wake-up.
-    kicks,
-    /// CPUs interrupted because the policy asked.
-    kicks_asked,
-    /// P99 of wake-up to running in the last whole second (ns); the upper edge of its bucket.
-    wake_p99_ns,
     /// CPU time of the worker since the first round (ns).
     cpu_ns,
+    /// Rounds in which the policy saw a burst.
+    burst_rounds,
+    /// 1 while batch work has waited for seconds, as the policy sees it.
+    longrun,
+    /// Tasks of whose name something was known when they appeared.
+    predictions,
 }
 
 /// One memo, packed: pid and tier, usual run, name.
@@ -115,16 +124,30 @@ struct MemoCell([AtomicU64; 4]);
 
 #[repr(C)]
 pub struct Layout {
-    /// What the worker counts.
+    /// What the worker counts, renewed every round.
     pub board: Board,
+    /// What the fast path counts, renewed once a second.
+    pub tally: TallyCells,
+    /// The knobs that the worker shall use.
+    pub knobs: knobs::KnobsCell,
+    /// What was learned of programs.
+    pub programs: programs::Programs,
+    /// What is asked about a task, and the answer.
+    pub inquiry: inquiry::Inquiry,
     nr_memos: AtomicU64,
     memos: [MemoCell; MEMOS_MAX],
 }
+
+/// Bytes of the memory with the ring of a recording.
+const WITH_RING: usize = size_of::<Layout>() + RING_WORDS * size_of::<AtomicU64>();
+const _: () = assert!(size_of::<Layout>().is_multiple_of(align_of::<AtomicU64>()));
 
 /// The mapped memory.
 pub struct Shared {
     fd: OwnedFd,
     map: NonNull<Layout>,
+    /// Behind the layout there may be the ring of a recording.
+    bytes: usize,
 }
 
 // SAFETY: the mapping lives as long as `Shared`, and every cell in it is an atomic.
@@ -140,6 +163,15 @@ pub fn inherited() -> Option<RawFd> {
 impl Shared {
     /// New memory, all zero.
     pub fn create() -> Result<Shared> {
+        Shared::of_size(size_of::<Layout>())
+    }
+
+    /// The same, with a ring for a recording.
+    pub fn with_ring() -> Result<Shared> {
+        Shared::of_size(WITH_RING)
+    }
+
+    fn of_size(bytes: usize) -> Result<Shared> {
         // SAFETY: the name is a C string; the result is checked.
         let fd = unsafe { libc::memfd_create(c"scx_pandemonium_user".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
@@ -148,10 +180,10 @@ impl Shared {
         // SAFETY: the descriptor is new and nobody else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: a plain system call on our own descriptor.
-        if unsafe { libc::ftruncate(fd.as_raw_fd(), size_of::<Layout>() as i64) } != 0 {
+        if unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as i64) } != 0 {
             return Err(std::io::Error::last_os_error()).context("cannot size shared memory");
         }
-        Shared::map(fd)
+        Shared::map(fd, bytes)
     }
 
     /// The memory behind an inherited descriptor.
@@ -159,22 +191,24 @@ impl Shared {
         // SAFETY: fstat writes only into `stat`, and is checked.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         let known = unsafe { libc::fstat(fd, &mut stat) } == 0;
-        if !known || stat.st_size != size_of::<Layout>() as i64 {
+        let sizes = [size_of::<Layout>(), WITH_RING];
+        let Some(bytes) = sizes.into_iter().find(|&size| known && stat.st_size == size as i64)
+        else {
             return Err(Failure::Usage(format!(
                 "{DESCRIPTOR} is set for the program's own use: unset it and start again"
             )));
-        }
+        };
         // SAFETY: the supervisor passed this descriptor to us and to nobody else.
-        Shared::map(unsafe { OwnedFd::from_raw_fd(fd) }).map_err(Failure::internal)
+        Shared::map(unsafe { OwnedFd::from_raw_fd(fd) }, bytes).map_err(Failure::internal)
     }
 
-    fn map(fd: OwnedFd) -> Result<Shared> {
+    fn map(fd: OwnedFd, bytes: usize) -> Result<Shared> {
         // SAFETY: a new mapping of a file of exactly this size, populated so that no access to it
         // ever faults.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                size_of::<Layout>(),
+                bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED | libc::MAP_POPULATE,
                 fd.as_raw_fd(),
@@ -185,7 +219,16 @@ impl Shared {
             return Err(std::io::Error::last_os_error()).context("cannot map shared memory");
         }
         let map = NonNull::new(address.cast()).context("shared memory was mapped at zero")?;
-        Ok(Shared { fd, map })
+        Ok(Shared { fd, map, bytes })
+    }
+
+    /// The ring of a recording, if there is one.
+    pub fn ring(&self) -> Option<&[AtomicU64]> {
+        // SAFETY: the mapping goes on for so many words behind the layout, whose size is a multiple
+        // of a word's, lives as long as `self`, and any bytes are valid atomics.
+        (self.bytes == WITH_RING).then(|| unsafe {
+            std::slice::from_raw_parts(self.map.as_ptr().add(1).cast(), RING_WORDS)
+        })
     }
 
     /// What a child process needs to find the memory: a descriptor to keep open, and the variable
@@ -227,18 +270,15 @@ impl Deref for Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         // SAFETY: unmaps exactly what `map` mapped.
-        unsafe { libc::munmap(self.map.as_ptr().cast(), size_of::<Layout>()) };
+        unsafe { libc::munmap(self.map.as_ptr().cast(), self.bytes) };
     }
 }
 
 impl MemoCell {
     fn store(&self, memo: &Memo) {
-        let mut name = [0; COMM_LEN];
-        let bytes = memo.comm.as_bytes();
-        name[..bytes.len()].copy_from_slice(bytes);
-        let packed = u128::from_le_bytes(name);
+        let [low, high] = memo.comm.to_words();
         let who = (memo.pid.as_raw() as u64) << 8 | memo.tier.index() as u64;
-        let words = [who, memo.run.as_nanos(), packed as u64, (packed >> 64) as u64];
+        let words = [who, memo.run.as_nanos(), low, high];
         for (cell, word) in self.0.iter().zip(words) {
             cell.store(word, Ordering::Relaxed);
         }
@@ -246,10 +286,9 @@ impl MemoCell {
 
     fn load(&self) -> Option<Memo> {
         let [who, run, low, high] = [0, 1, 2, 3].map(|i| self.0[i].load(Ordering::Relaxed));
-        let name = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
         Some(Memo {
             pid: Pid::new((who >> 8) as i32)?,
-            comm: Comm::from_kernel(name),
+            comm: Comm::from_words([low, high]),
             tier: *Tier::ALL.get((who & 0xff) as usize)?,
             run: Span::from_nanos(run),
         })
@@ -280,6 +319,18 @@ mod tests {
         assert_eq!(taken.len(), MEMOS_MAX);
         assert!(taken.iter().all(|taken| *taken == memo));
         assert_eq!(theirs.take().count(), 0);
+    }
+
+    #[test]
+    fn a_ring_is_there_on_both_sides_or_on_none() {
+        assert!(Shared::create().unwrap().ring().is_none());
+        let ours = Shared::with_ring().unwrap();
+        // SAFETY: dup gives a descriptor that nobody else owns.
+        let theirs = Shared::adopt(unsafe { libc::dup(ours.fd.as_raw_fd()) }).unwrap();
+        let (ours, theirs) = (ours.ring().unwrap(), theirs.ring().unwrap());
+        assert_eq!((ours.len(), theirs.len()), (RING_WORDS, RING_WORDS));
+        ours[RING_WORDS - 1].store(7, Ordering::Relaxed);
+        assert_eq!(theirs[RING_WORDS - 1].load(Ordering::Relaxed), 7);
     }
 
     #[test]

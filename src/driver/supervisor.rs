@@ -3,16 +3,20 @@
 //! The process that a person starts: starts the worker, starts it again when the kernel asks,
 //! passes signals on, prints, and says how it ended.
 
+use super::adaptive::{Adaptive, IdleTime};
 use super::cli::{self, Options};
+use super::event_log::EventLog;
 use super::failure::Failure;
-use super::nudge;
-use super::preflight;
+use super::machine::Machine;
+use super::programs::{self, Programs, Saver};
+use super::record::Recording;
 use super::shared::Shared;
 use super::stats::{self, Reading, Source};
-use super::telemetry;
-use super::worker;
+use super::{nudge, preflight, settings, tasks, telemetry, worker};
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
+use scx_pandemonium_user::control::INTERVAL;
+use scx_pandemonium_user::knobs::{KeySet, Knobs};
 use scx_pandemonium_user::policy::Scaling;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -23,11 +27,25 @@ use std::time::{Duration, Instant};
 
 /// Restarts closer together than this are a storm: the next start waits as long.
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
+/// How often the adaptive loop runs.
+const SECOND: Duration = Duration::from_nanos(INTERVAL.as_nanos());
 
 /// Runs the scheduler until it ends.
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let (knobs, chosen) = settings::knobs(options)?;
+    if options.primary_domain.is_some() {
+        settings::domain(options, &Machine::observe()?)?;
+    }
     preflight::check()?;
-    let source = source(options)?;
+    keep_files_ours();
+    let source = source(options, knobs, chosen)?;
+    let recording = match &options.record {
+        Some(path) => {
+            let shared = Arc::clone(&source.shared);
+            Some(Recording::start(path, options.redact, &source.policy, shared)?)
+        }
+        None => None,
+    };
     telemetry::print(&cli::version());
     let worker = Arc::new(Worker::default());
     let handler = Arc::clone(&worker);
@@ -42,25 +60,49 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     if let Some(seconds) = options.stats {
         report_every(Duration::from_secs_f64(seconds), source.clone());
     }
+    let log = look_every_second(&source, options.verbose && options.stats.is_none());
+    let saver = Saver::start(Arc::clone(&source.programs));
     let started = source.read();
-    let outcome = keep_running(&worker, &source);
-    telemetry::print(&telemetry::line(&source.metrics(&started, &source.read())));
+    let outcome = keep_running(&worker, &source, &saver);
+    let whole_run = source.metrics(&started, &source.read());
+    telemetry::print(&telemetry::line(&whole_run));
+    telemetry::print(&telemetry::knobs_line(&source.adaptive.status().control, &whole_run));
+    if options.dump_log {
+        telemetry::print(&lock(&log).to_string());
+    }
+    if options.dump_tasks {
+        telemetry::print(&tasks::table(source.shared.take()));
+    }
+    recording.map(Recording::finish).iter().for_each(|said| telemetry::print(said));
+    saver.finish();
     outcome
 }
 
-fn source(options: &Options) -> Result<Source, Failure> {
+fn source(options: &Options, knobs: Knobs, chosen: KeySet) -> Result<Source, Failure> {
     let name = options.policy.to_possible_value();
-    let cpus = options.nr_cpus.unwrap_or(*scx_utils::NR_CPU_IDS as u32);
+    let cpus = settings::cpus(options);
+    let shared = if options.record.is_some() { Shared::with_ring() } else { Shared::create() };
+    let shared = Arc::new(shared.map_err(Failure::internal)?);
+    let path = (!options.no_procdb).then(|| programs::path(options.procdb.as_deref()));
     Ok(Source {
-        shared: Arc::new(Shared::create().map_err(Failure::internal)?),
         policy: name.map(|value| value.get_name().to_owned()).unwrap_or_default(),
         starvation_limit: Scaling::new(cpus).starvation,
+        adaptive: Arc::new(Adaptive::new(Arc::clone(&shared), cpus, knobs, chosen)),
+        programs: Arc::new(Programs::load(Arc::clone(&shared), path)),
         restarts: Arc::new(AtomicU64::new(0)),
+        shared,
     })
 }
 
+/// Whoever can write to the statistics socket can change knobs: that shall be nobody but us,
+/// whatever mask we were started with.
+fn keep_files_ours() {
+    // SAFETY: a plain system call that cannot fail.
+    unsafe { libc::umask(0o022) };
+}
+
 /// Starts workers until one ends for good.
-fn keep_running(worker: &Worker, source: &Source) -> Result<ExitCode, Failure> {
+fn keep_running(worker: &Worker, source: &Source, saver: &Saver) -> Result<ExitCode, Failure> {
     let sysctl = Sysctl::save();
     loop {
         let started = Instant::now();
@@ -69,6 +111,7 @@ fn keep_running(worker: &Worker, source: &Source) -> Result<ExitCode, Failure> {
             None => return Ok(ExitCode::SUCCESS),
         };
         sysctl.restore();
+        saver.save();
         if status.code() != Some(i32::from(worker::RESTART)) || worker.is_stopping() {
             return end(status, worker.is_stopping());
         }
@@ -142,8 +185,12 @@ impl Worker {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Child>> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.child)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Starts this program again as a worker: a fresh image, so that locked memory and the system
@@ -187,6 +234,35 @@ fn report_every(interval: Duration, source: Source) {
             before = after;
         }
     });
+}
+
+/// Once a second: the adaptive loop, the log, and with `print` a line, if it is worth one.
+fn look_every_second(source: &Source, print: bool) -> Arc<Mutex<EventLog>> {
+    let log = Arc::new(Mutex::new(EventLog::default()));
+    let (source, log_of_thread) = (source.clone(), Arc::clone(&log));
+    thread::spawn(move || {
+        let mut before = source.read();
+        let mut idle_before = IdleTime::read(before.at);
+        loop {
+            thread::sleep(SECOND);
+            let after = source.read();
+            let idle = IdleTime::read(after.at);
+            if after.numbers.rounds == 0 {
+                // While it is loading there is nothing to adapt, and nothing to tell.
+                (before, idle_before) = (after, idle);
+                continue;
+            }
+            let share = idle.zip(idle_before).and_then(|(now, then)| now.share_since(&then));
+            source.adaptive.step(&before, &after, share);
+            let metrics = source.metrics(&before, &after);
+            lock(&log_of_thread).push(after.at, &metrics);
+            if print && source.adaptive.status().control.worth_a_line() {
+                telemetry::print(&telemetry::line(&metrics));
+            }
+            (before, idle_before) = (after, idle);
+        }
+    });
+    log
 }
 
 /// The kernel setting that the core changes while it runs. A worker that is killed cannot put it

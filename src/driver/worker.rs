@@ -3,21 +3,30 @@
 //! The process that schedules: one thread, one loop, no file, terminal, lock or allocation in it.
 
 use super::backend::{BackendSetup, End, KernelPort, OpenObject};
+use super::books::Books;
 use super::cli::{Options, PolicyName};
 use super::failure::Failure;
-use super::fast_path::{FastCounters, FastPath};
-use super::shared::{Numbers, Shared};
-use scx_pandemonium_user::engine::{Limits, Policy, Port, Round, round};
-use scx_pandemonium_user::policy::{Dropping, Fifo, Pandemonium, Vruntime};
+use super::fast_path::{self, FastPath, Settings, State, Wish, refusal};
+use super::listen::Listeners;
+use super::machine::Machine;
+use super::settings;
+use super::shared::Shared;
+use scx_pandemonium_user::engine::Policy;
+use scx_pandemonium_user::knobs::Knobs;
+use scx_pandemonium_user::policy::{Dropping, Fifo, Pandemonium, Setup, Vruntime};
+use scx_pandemonium_user::procdb::Minute;
+use scx_pandemonium_user::task::Tier;
 use scx_pandemonium_user::time::{Span, Stamp};
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Exit code by which a worker asks to be started again.
 pub const RESTART: u8 = 80;
-/// How often the numbers are renewed that cost a system call, and peaks are closed.
-const SECOND: Span = Span::from_millis(1_000);
+/// How often what was learned of programs is told, so that a worker that is killed takes little
+/// with it. It takes some 20 us with a full database.
+const PROGRAMS: Span = Span::from_millis(10_000);
 /// Stack that is touched before the first round, so that no later call faults.
 const STACK_TOUCHED: usize = 256 * 1024;
 
@@ -27,45 +36,61 @@ pub fn run(options: &Options, fd: RawFd) -> Result<ExitCode, Failure> {
     go_first();
     keep_small_pages();
     let shared = Shared::adopt(fd)?;
-    let cpus = options.nr_cpus.unwrap_or_else(|| *scx_utils::NR_CPU_IDS as u32);
-    let names = options.compositors();
+    let setup = settings::setup(options, &Machine::observe()?);
     match options.policy {
-        PolicyName::Pandemonium => schedule(options, &shared, Pandemonium::new(cpus, &names)),
-        PolicyName::Fifo => schedule(options, &shared, Fifo::new()),
-        PolicyName::Vruntime => schedule(options, &shared, Vruntime::new()),
+        PolicyName::Pandemonium => schedule(options, &setup, &shared, Pandemonium::new(&setup)),
+        PolicyName::Fifo => schedule(options, &setup, &shared, Fifo::new()),
+        PolicyName::Vruntime => schedule(options, &setup, &shared, Vruntime::new()),
         PolicyName::Dropping => {
-            schedule(options, &shared, Dropping::new(Pandemonium::new(cpus, &names)))
+            schedule(options, &setup, &shared, Dropping::new(Pandemonium::new(&setup)))
         }
     }
 }
 
 fn schedule<Q: Policy>(
     options: &Options,
+    told: &Setup,
     shared: &Shared,
     mut policy: Q,
 ) -> Result<ExitCode, Failure> {
-    policy.apply(&options.knobs());
-    shared.take().for_each(|memo| policy.import(memo));
+    let mut errands = Errands::begin(shared, options.plant_delay_us);
+    let mut listeners = Listeners::of(shared);
+    listeners.started(told);
+    // The supervisor hands knobs over before it starts a worker.
+    let knobs = errands.new_knobs().unwrap_or_default();
+    policy.apply(&knobs);
+    listeners.applied(&knobs);
+    shared.take().for_each(|memo| {
+        policy.import(memo);
+        listeners.remembered(memo);
+    });
+    let (minute, known) = (this_minute(), shared.programs.read());
+    policy.learn_programs(minute, &known);
+    listeners.learned(minute, &known);
     quiet_libbpf(options.verbose);
     let setup = BackendSetup {
-        builtin_idle: !options.full_user,
+        // The kernel half knows nothing of a domain or of power, so there the policy places every
+        // task.
+        builtin_idle: !options.full_user && !options.low_power && told.domain.is_none(),
         partial: options.partial,
         numa_local: options.numa_local,
         exit_dump_len: options.exit_dump_len,
-        slice_ns: options.knobs().slice_min.as_nanos(),
+        slice_ns: knobs.slice_min.as_nanos(),
+        domain: low_domain(told),
     };
-    let mut fast_object = MaybeUninit::uninit();
-    let fast = load_fast_path(options, &mut fast_object);
+    let mut fast_objects = [const { MaybeUninit::uninit() }; fast_path::ATTEMPTS];
+    let fast = load_fast_path(options, told, &mut fast_objects);
+    let state = match &fast {
+        Some(fast) => State::Loaded { without: fast.lost() },
+        None if options.full_user => State::None,
+        None => State::Refused,
+    };
     let mut open_object = MaybeUninit::uninit();
     let libbpf_options = options.libbpf.clone().into_bpf_open_opts();
     let mut port =
         KernelPort::load(&mut open_object, libbpf_options, &setup, fast, options.verbose)?;
-    let fast_path = match (options.full_user, port.fast_counters()) {
-        (true, _) => fast_path_state::NONE,
-        (false, Some(_)) => fast_path_state::LOADED,
-        (false, None) => fast_path_state::REFUSED,
-    };
-    rounds(&mut port, &mut policy, shared, fast_path);
+    rounds(&mut port, &mut policy, &mut errands, &mut listeners, (knobs, state));
+    errands.tell_programs(&policy);
     shared.keep(|keep| policy.export(keep));
     match port.unload() {
         End::Signal => Ok(ExitCode::SUCCESS),
@@ -79,161 +104,136 @@ fn schedule<Q: Policy>(
     }
 }
 
+/// The CPUs that tasks prefer, of the first 64; 0 if there is no domain.
+fn low_domain(told: &Setup) -> u64 {
+    told.domain.as_ref().map_or(0, |domain| domain.cpus.low())
+}
+
 /// Loads the fast path, unless the options want the policy to see everything itself. Without it
 /// the policy decides on messages alone, and a task that wakes up waits for the next tick.
 fn load_fast_path<'obj>(
     options: &Options,
-    object: &'obj mut MaybeUninit<OpenObject>,
+    told: &Setup,
+    objects: &'obj mut [MaybeUninit<OpenObject>; fast_path::ATTEMPTS],
 ) -> Option<FastPath<'obj>> {
     if options.full_user {
         return None;
     }
-    FastPath::load(object, !options.no_preempt)
+    let broken = options.break_fast_path.iter().copied().collect();
+    let wish = Wish { broken, domain: low_domain(told) };
+    let fast = FastPath::load(objects, &wish, &told.topology)
         .inspect_err(|error| {
             eprintln!(
                 "warning: the fast path is not there, so a task that wakes up on a busy machine \
                  waits for the next tick: {error:#}"
             );
         })
-        .ok()
+        .ok()?;
+    for part in fast.lost().iter() {
+        eprintln!(
+            "warning: the kernel refused a part of the fast path ({}): {}",
+            part.programs().join(", "),
+            part.lost()
+        );
+    }
+    Some(fast)
 }
 
 /// The loop.
-fn rounds<Q: Policy>(port: &mut KernelPort, policy: &mut Q, shared: &Shared, fast_path: u64) {
+fn rounds<Q: Policy>(
+    port: &mut KernelPort,
+    policy: &mut Q,
+    errands: &mut Errands,
+    listeners: &mut Listeners,
+    (mut knobs, fast_path): (Knobs, State),
+) {
     touch_stack();
     leave_signals_to_the_other_thread();
-    let mut books = Books::open(shared, now());
-    books.total.fast_path = fast_path;
+    let mut books = Books::open(errands.shared, now(), fast_path);
     while !port.ended() {
+        errands.dawdle();
         let now = now();
-        port.begin();
+        port.begin(now);
+        if let Some(new) = errands.new_knobs() {
+            knobs = new;
+            policy.apply(&knobs);
+            listeners.applied(&knobs);
+        }
+        while let Some(pid) = port.next_exit() {
+            listeners.exited(pid);
+            policy.on_exit(pid);
+        }
         let waited = policy.oldest_wait(now);
-        let done = round(now, port, policy, Limits::KERNEL);
+        let done = listeners.round(now, port, policy);
         books.enter(now, &done, waited);
-        books.publish(now, port, policy, shared);
+        port.settle(fast_path_settings(&knobs, policy, now));
+        if books.publish(now, port, policy, errands.shared) {
+            errands.once_a_second(now, policy, listeners);
+        }
         port.rest(done.pending);
     }
 }
 
-/// Counts over the life of this worker, on top of what earlier workers had counted.
-struct Books {
-    before: Numbers,
-    total: Numbers,
-    renewed: Stamp,
-    ring_peak: u64,
-    wait_peak: Span,
-    usage_at_start: Usage,
-    fast: FastCounters,
+/// How the fast path shall interrupt until the next round.
+fn fast_path_settings<Q: Policy>(knobs: &Knobs, policy: &Q, now: Stamp) -> Settings {
+    Settings {
+        preempt: knobs.rules.preempt,
+        hand_off: knobs.rules.sync_wakeups,
+        preempt_thresh: knobs.preempt_thresh,
+        burst: policy.mode(now).burst,
+        waiting: match policy.queued() {
+            0 => None,
+            _ if policy.wants_more() => Some(Tier::Interactive),
+            _ => Some(Tier::Batch),
+        },
+    }
 }
 
-impl Books {
-    fn open(shared: &Shared, now: Stamp) -> Books {
-        let before = shared.board.read();
-        Books {
-            before,
-            total: before,
-            renewed: now,
-            ring_peak: 0,
-            wait_peak: Span::ZERO,
-            usage_at_start: Usage::now(),
-            fast: FastCounters::default(),
+/// What the worker does for the supervisor besides scheduling. Allocates nothing.
+struct Errands<'s> {
+    shared: &'s Shared,
+    /// What every round waits before it begins.
+    delay: Option<Duration>,
+    /// Which knobs were taken up last.
+    knobs: u64,
+    minute: Minute,
+    programs_told: Stamp,
+}
+
+impl<'s> Errands<'s> {
+    fn begin(shared: &'s Shared, delay_us: Option<u64>) -> Self {
+        let delay = delay_us.map(Duration::from_micros);
+        Errands { shared, delay, knobs: 0, minute: this_minute(), programs_told: now() }
+    }
+
+    /// Only when asked for by a test.
+    fn dawdle(&self) {
+        if let Some(delay) = self.delay {
+            std::thread::sleep(delay);
         }
     }
 
-    fn enter(&mut self, now: Stamp, done: &Round, waited: Span) {
-        self.total.last_round_ns = now.as_nanos();
-        self.total.rounds += 1;
-        self.total.user_dispatches += done.sent as u64;
-        self.total.refused += done.refused as u64;
-        self.total.waiting = done.pending as u64;
-        self.ring_peak = self.ring_peak.max(done.received as u64);
-        self.wait_peak = self.wait_peak.max(waited);
+    fn new_knobs(&mut self) -> Option<Knobs> {
+        self.shared.knobs.newer(&mut self.knobs)
     }
 
-    fn publish<Q: Policy>(
-        &mut self,
-        now: Stamp,
-        port: &mut KernelPort,
-        policy: &Q,
-        shared: &Shared,
-    ) {
-        let (before, total) = (&self.before, &mut self.total);
-        let kernel = port.counters();
-        total.kernel_dispatches = before.kernel_dispatches + kernel.dispatches;
-        total.cancelled = before.cancelled + kernel.cancelled;
-        total.bounced = before.bounced + kernel.bounced;
-        total.congested = before.congested + kernel.congested;
-        total.malformed = before.malformed + port.malformed;
-        let counters = policy.counters();
-        total.wakeups = before.wakeups + counters.wakeups;
-        total.requeues = before.requeues + counters.requeues;
-        total.rescues = before.rescues + counters.rescues;
-        total.batch = before.batch + counters.by_tier[0];
-        total.interactive = before.interactive + counters.by_tier[1];
-        total.lat_critical = before.lat_critical + counters.by_tier[2];
-        total.cpus = port.view().cpus as u64;
-        total.running = port.view().running as u64;
-        if now.since(self.renewed) >= SECOND {
-            self.renew(now);
-            self.renew_fast(port.fast_counters());
+    fn once_a_second<Q: Policy>(&mut self, now: Stamp, policy: &mut Q, heard: &mut Listeners) {
+        let minute = this_minute();
+        if minute != self.minute {
+            self.minute = minute;
+            policy.on_minute(minute);
+            heard.minute(minute);
         }
-        shared.board.write(&self.total);
+        if now.since(self.programs_told) >= PROGRAMS {
+            self.programs_told = now;
+            self.tell_programs(policy);
+        }
     }
 
-    fn renew_fast(&mut self, fast: Option<FastCounters>) {
-        let Some(fast) = fast else { return };
-        let last_second = [0, 1, 2].map(|tier| fast.latency[tier].since(&self.fast.latency[tier]));
-        let [batch, interactive, lat_critical] = &last_second;
-        self.total.wake_p99_ns = batch.plus(interactive).plus(lat_critical).p99().as_nanos();
-        self.total.kicks = self.before.kicks + fast.kicks;
-        self.total.kicks_asked = self.before.kicks_asked + fast.asked;
-        self.fast = fast;
-    }
-
-    fn renew(&mut self, now: Stamp) {
-        self.renewed = now;
-        self.total.ring_peak = std::mem::take(&mut self.ring_peak);
-        self.total.wait_peak_ns = std::mem::take(&mut self.wait_peak).as_nanos();
-        let (used, start) = (Usage::now(), &self.usage_at_start);
-        self.total.faults_minor =
-            self.before.faults_minor + used.faults_minor.saturating_sub(start.faults_minor);
-        self.total.faults_major =
-            self.before.faults_major + used.faults_major.saturating_sub(start.faults_major);
-        self.total.cpu_ns = self.before.cpu_ns + used.cpu_ns.saturating_sub(start.cpu_ns);
-    }
-}
-
-/// The state of the fast path, as the board tells it.
-pub mod fast_path_state {
-    /// Not wanted, or not known yet.
-    pub const NONE: u64 = 0;
-    /// At work.
-    pub const LOADED: u64 = 1;
-    /// Wanted, and refused by the kernel.
-    pub const REFUSED: u64 = 2;
-}
-
-/// What this process has used so far.
-#[derive(Clone, Copy, Debug)]
-struct Usage {
-    faults_minor: u64,
-    faults_major: u64,
-    cpu_ns: u64,
-}
-
-impl Usage {
-    fn now() -> Usage {
-        // SAFETY: getrusage writes only into `usage`, and all-zero is a valid value of it.
-        let usage = unsafe {
-            let mut usage: libc::rusage = std::mem::zeroed();
-            libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-            usage
-        };
-        let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1_000;
-        Usage {
-            faults_minor: usage.ru_minflt as u64,
-            faults_major: usage.ru_majflt as u64,
-            cpu_ns: ns(usage.ru_utime) + ns(usage.ru_stime),
+    /// A policy that learns nothing leaves what is known as it is.
+    fn tell_programs<Q: Policy>(&self, policy: &Q) {
+        if !policy.programs().is_empty() {
+            self.shared.programs.publish(policy.programs());
         }
     }
 }
@@ -244,6 +244,14 @@ pub fn now() -> Stamp {
     // SAFETY: clock_gettime writes only into `time`.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
     Stamp::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// The minute of the calendar. The coarse clock is answered by the vDSO, and fine enough.
+fn this_minute() -> Minute {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime writes only into `time`.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut time) };
+    Minute::from_unix(u32::try_from(time.tv_sec / 60).unwrap_or_default())
 }
 
 /// A scheduler without its supervisor would have nobody to end it.
@@ -298,8 +306,11 @@ fn quiet_libbpf(verbose: bool) {
     libbpf_rs::set_print(Some((level, if verbose { say } else { ignore })));
 }
 
-fn say(_level: libbpf_rs::PrintLevel, text: String) {
+fn say(level: libbpf_rs::PrintLevel, text: String) {
     eprint!("{text}");
+    refusal::overhear(level, &text);
 }
 
-fn ignore(_level: libbpf_rs::PrintLevel, _text: String) {}
+fn ignore(level: libbpf_rs::PrintLevel, text: String) {
+    refusal::overhear(level, &text);
+}

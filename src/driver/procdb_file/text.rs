@@ -41,11 +41,17 @@ pub fn show(profiles: &[Profile], when: Minute) -> String {
 }
 
 /// A name as it may be sent to a terminal: a task may call itself an escape sequence.
-fn printable(comm: &Comm) -> String {
-    comm.to_string().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+pub fn printable(comm: &Comm) -> String {
+    without_controls(&comm.to_string())
 }
 
-fn tier_name(tier: Tier) -> &'static str {
+/// Text of anybody's, as a terminal may have it.
+pub fn without_controls(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// A tier in one word.
+pub fn tier_name(tier: Tier) -> &'static str {
     match tier {
         Tier::Batch => "batch",
         Tier::Interactive => "interactive",

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Kicks that came to nothing.
+ *
+ * A kicked CPU looks for the scheduler process in its queue. While the process is just leaving
+ * another CPU it is in no queue yet, and that CPU has already looked whether there is work for it.
+ * So both take what else there is, and nobody looks again before the next tick. Whoever switches
+ * second can tell: if it is the kicked CPU, the process does not run; if it is the process that
+ * leaves, the kicked CPU has left its number. Both first write and then read, with full barriers,
+ * so that one of them sees the other.
+ */
+#ifndef __MISSED_BPF_H
+#define __MISSED_BPF_H
+
+/* One more than the number of the CPU on which the scheduler process runs; 0 if it does not. */
+static u32 scheduler_on;
+/* One more than the number of the CPU that was kicked in vain; 0 for none. */
+static u32 missed_cpu;
+
+/* Kicks the CPU once more if its occupant is in the way of the task it was kicked for. */
+static void serve(struct fp_cpu *c, u32 cpu, u64 now)
+{
+	s32 pid = c->wanted;
+
+	c->wanted = 0;
+	if (!pid || c->occupant >= tier_of(pid) || !still_waits(pid, c->wanted_woken) ||
+	    was_received(pid, c->wanted_woken))
+		return;
+	count(FP_MISSED);
+	kick(c, cpu, now);
+}
+
+static void serve_missed(u64 now)
+{
+	u32 left = __sync_lock_test_and_set(&missed_cpu, 0);
+	struct fp_cpu *c;
+
+	if (!left)
+		return;
+	c = cpu_record(left - 1);
+	if (c)
+		serve(c, left - 1, now);
+}
+
+static void scheduler_begins(struct fp_cpu *c, u32 cpu)
+{
+	c->wanted = 0;
+	__sync_lock_test_and_set(&scheduler_on, cpu + 1);
+}
+
+static void scheduler_leaves(u64 now)
+{
+	__sync_lock_test_and_set(&scheduler_on, 0);
+	serve_missed(now);
+}
+
+/*
+ * For a task that found nobody to interrupt: if the scheduler process runs, it may be past reading
+ * its messages, so the CPU that it leaves should serve the task. If it does not, a CPU that was
+ * kicked and has not switched yet will run it.
+ */
+static void want_from_others(s32 pid, u64 woken)
+{
+	u32 on = scheduler_on;
+	struct fp_cpu *c = cpu_record(on - 1);
+	s32 i;
+
+	if (on && c) {
+		want(c, pid, woken);
+		return;
+	}
+	bpf_for(i, 0, scanned()) {
+		c = cpu_record(i);
+		if (c && is_kicked(c)) {
+			want(c, pid, woken);
+			return;
+		}
+	}
+}
+
+/*
+ * The CPU was kicked while the scheduler process runs elsewhere. If nobody waits in its queues it
+ * goes on with whom it has, so no switch tells that the kick came to nothing.
+ */
+static void may_miss(u32 cpu)
+{
+	if (scheduler_on)
+		__sync_lock_test_and_set(&missed_cpu, cpu + 1);
+}
+
+/* The CPU has switched to somebody else than the scheduler. */
+static void check_missed(struct fp_cpu *c, u32 cpu, u64 now)
+{
+	if (!c->wanted)
+		return;
+	if (!scheduler_on) {
+		serve(c, cpu, now);
+		return;
+	}
+	__sync_lock_test_and_set(&missed_cpu, cpu + 1);
+	if (!scheduler_on)
+		serve_missed(now);
+}
+
+#endif

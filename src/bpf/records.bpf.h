@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the fast path remembers: of each task, of each CPU, and in numbers.
+ */
+#ifndef __RECORDS_BPF_H
+#define __RECORDS_BPF_H
+
+/* Kernel ABI: enum scx_ent_flags, include/linux/sched/ext.h. */
+#define TASK_QUEUED_FLAG (1 << 0)
+/* kernel/sched: nice 0 as static priority. */
+#define NICE_0_PRIO 120
+/* The same for nice 19, the least of all. */
+#define NICE_19_PRIO 139
+/* uapi/linux/sched.h */
+#define SCHED_IDLE_CLASS 5
+/* include/linux/sched.h: the state of a task that has run for the last time. */
+#define TASK_DEAD_STATE 0x80
+/* The same: the flag of a task that ends. */
+#define TASK_EXITING_FLAG 0x4
+
+/* Filled in before loading. */
+const volatile u32 scheduler_tgid;
+const volatile u32 nr_cpus = 1;
+/* L2 cache of each CPU. */
+const volatile u16 l2_of[FP_CPUS];
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FP_CPUS);
+	__type(key, u32);
+	__type(value, struct fp_cpu);
+} cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FP_TASKS);
+	__type(key, u32);
+	__type(value, struct fp_task);
+} tasks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FP_TASKS);
+	__type(key, u32);
+	__type(value, struct fp_hint);
+} hints SEC(".maps");
+
+/* One row a CPU. No per-CPU map: user space maps this one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FP_CPUS);
+	__type(key, u32);
+	__type(value, struct fp_counters);
+} counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct fp_settings);
+} settings SEC(".maps");
+
+/* Room for 16384 news: five seconds of a fork storm on a small machine. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 256 * 1024);
+} news SEC(".maps");
+
+/* Upper edges of the latency buckets in microseconds; PANDEMONIUM 5.4.13. */
+static const u32 latency_edges_us[FP_BUCKETS - 1] = {
+	10, 25, 50, 100, 250, 500, 1000, 2000, 5000, 10000, 20000,
+};
+
+static struct fp_counters *my_counters(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&counters, &cpu);
+}
+
+static void count(enum fp_event event)
+{
+	struct fp_counters *c = my_counters();
+
+	if (c)
+		c->events[event]++;
+}
+
+/* FP_CPUS is a power of two: the mask is for the verifier. */
+static u16 l2(u32 cpu)
+{
+	return l2_of[cpu & (FP_CPUS - 1)];
+}
+
+static struct fp_cpu *cpu_record(u32 cpu)
+{
+	return bpf_map_lookup_elem(&cpus, &cpu);
+}
+
+static struct fp_task *task_record(s32 pid)
+{
+	u32 key = (u32)pid % FP_TASKS;
+
+	return bpf_map_lookup_elem(&tasks, &key);
+}
+
+static struct fp_hint *hint_for(s32 pid)
+{
+	u32 key = (u32)pid % FP_TASKS;
+
+	return bpf_map_lookup_elem(&hints, &key);
+}
+
+static struct fp_settings *the_settings(void)
+{
+	u32 key = 0;
+
+	return bpf_map_lookup_elem(&settings, &key);
+}
+
+/*
+ * What user space thinks of the task; a task it has not met yet counts as interactive.
+ *
+ * Like others below not static: the verifier then looks at it once, and not once for each way
+ * that leads to it, which would multiply with all the other choices on that way.
+ */
+__noinline u32 tier_of(s32 pid)
+{
+	struct fp_hint *h = hint_for(pid);
+
+	if (h && h->pid == pid && h->tier >= FP_BATCH && h->tier <= FP_LAT_CRITICAL)
+		return h->tier;
+	return FP_INTERACTIVE;
+}
+
+/* Whether the task asks for less than its share: SCHED_IDLE, or nice above zero. */
+static bool is_light(const struct task_struct *p)
+{
+	return p->policy == SCHED_IDLE_CLASS || p->static_prio > NICE_0_PRIO;
+}
+
+/* Whether nobody is to be interrupted for the task. */
+static bool is_meek(const struct task_struct *p)
+{
+	return p->policy == SCHED_IDLE_CLASS || p->static_prio >= NICE_19_PRIO;
+}
+
+/* Whether the wake-up at `woken` is still without a CPU. */
+static bool still_waits(s32 pid, u64 woken)
+{
+	struct fp_task *t = task_record(pid);
+
+	return t && t->pid == pid && t->waiting && t->woken == woken;
+}
+
+/* Whether user space knows of the wake-up at `woken`. */
+static bool was_received(s32 pid, u64 woken)
+{
+	struct fp_hint *h = hint_for(pid);
+
+	return h && h->pid == pid && h->received >= woken;
+}
+
+/* Nothing is known of how the task behaves. */
+static void begin_afresh(struct fp_task *t)
+{
+	t->wakeups = t->voluntary = t->involuntary = 0;
+	t->slept_ns = t->stint_ns = 0;
+	t->handoffs = 0;
+}
+
+/*
+ * Begins to write the task's record, emptied if somebody else had it. Two tasks that share a
+ * record can be on two CPUs at once; the second writer gives up and the fact is lost, which the
+ * policy survives and the counter shows.
+ */
+static struct fp_task *open_record(struct task_struct *p)
+{
+	struct fp_task *t = task_record(p->pid);
+	u32 seq;
+
+	if (!t)
+		return NULL;
+	seq = t->seq;
+	if ((seq & 1) || __sync_val_compare_and_swap(&t->seq, seq, seq + 1) != seq) {
+		count(FP_CONTENDED);
+		return NULL;
+	}
+	if (t->pid != p->pid || t->start_time != p->start_time) {
+		t->pid = p->pid;
+		t->start_time = p->start_time;
+		t->woken = t->started = t->stopped = 0;
+		t->waiting = t->handed_off = 0;
+		t->waker = 0;
+		t->kicked_cpu = -1;
+		t->last_cpu = -1;
+		begin_afresh(t);
+	}
+	return t;
+}
+
+static void close_record(struct fp_task *t)
+{
+	__sync_fetch_and_add(&t->seq, 1);
+}
+
+/* Tells user space without waking it: it reads the news when it has something to decide. */
+static void tell(s32 pid, enum fp_news_kind kind)
+{
+	struct fp_news *one = bpf_ringbuf_reserve(&news, sizeof(*one), 0);
+
+	if (!one) {
+		count(FP_UNTOLD);
+		return;
+	}
+	one->pid = pid;
+	one->kind = kind;
+	bpf_ringbuf_submit(one, BPF_RB_NO_WAKEUP);
+}
+
+/* What belongs to the task rather than to the event. */
+static void describe(struct fp_task *t, struct task_struct *p)
+{
+	t->flags = p->flags;
+	t->tgid = p->tgid;
+	t->policy = p->policy;
+	t->nice = p->static_prio - NICE_0_PRIO;
+	t->cpu_ns = p->se.sum_exec_runtime;
+	t->allowed = p->cpus_mask.bits[0];
+}
+
+/* The bucket of a fine histogram; src/control/fine.rs has the rule. */
+__noinline u32 fine_bucket(u64 ns)
+{
+	u32 octave = 0, v = ns;
+
+	if (ns < 1 << 10)
+		return 0;
+	if (ns >> 32)
+		return FP_FINE_BUCKETS - 1;
+	if (v >> 16) {
+		octave += 16;
+		v >>= 16;
+	}
+	if (v >> 8) {
+		octave += 8;
+		v >>= 8;
+	}
+	if (v >> 4) {
+		octave += 4;
+		v >>= 4;
+	}
+	if (v >> 2) {
+		octave += 2;
+		v >>= 2;
+	}
+	octave += v >> 1;
+	return 1 + (octave - 10) * 4 + (ns >> (octave - 2) & 3);
+}
+
+__noinline u32 coarse_bucket(u64 ns)
+{
+	u32 us = ns / 1000, bucket = 0, i;
+
+	for (i = 0; i < FP_BUCKETS - 1; i++)
+		if (us > latency_edges_us[i])
+			bucket = i + 1;
+	return bucket;
+}
+
+/* How long a task waited that begins to run. */
+static void count_wait(struct fp_counters *c, u32 tier, u64 ns)
+{
+	u32 bucket = coarse_bucket(ns), fine = fine_bucket(ns);
+
+	tier -= FP_BATCH;
+	if (tier >= FP_TIERS || bucket >= FP_BUCKETS || fine >= FP_FINE_BUCKETS)
+		return;
+	c->wake_latency[tier][bucket]++;
+	c->wait[tier][fine]++;
+}
+
+/* How long it took until a decision took effect. */
+static void count_start(struct fp_counters *c, u64 ns)
+{
+	u32 fine = fine_bucket(ns);
+
+	if (fine < FP_FINE_BUCKETS)
+		c->start[fine]++;
+}
+
+/* Whether the task still finds what it had in its second-level cache. */
+static void count_cache(struct fp_counters *c, u32 tier, u32 last, u32 cpu)
+{
+	tier -= FP_BATCH;
+	if (last >= nr_cpus || tier >= FP_TIERS)
+		return;
+	if (l2(last) == l2(cpu))
+		c->l2_hits[tier]++;
+	else
+		c->l2_misses[tier]++;
+}
+
+static void count_sleep(struct fp_counters *c, u64 ns)
+{
+	u32 bucket = 0;
+
+	if (ns > 1000 * 1000)
+		bucket = 1;
+	if (ns > 10 * 1000 * 1000)
+		bucket = 2;
+	if (ns > 100 * 1000 * 1000)
+		bucket = 3;
+	c->sleep[bucket]++;
+}
+
+#endif

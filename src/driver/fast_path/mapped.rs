@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Arrays that both sides see: reading a fact costs no system call.
+
+use anyhow::{Context, Result, ensure};
+use libbpf_rs::MapCore;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+
+/// An array of `N` records shared with the kernel.
+pub struct Mapped<T, const N: usize> {
+    base: NonNull<T>,
+}
+
+impl<T, const N: usize> Mapped<T, N> {
+    /// Maps all of `map`.
+    pub fn new(map: &impl MapCore) -> Result<Self> {
+        let fits = map.value_size() as usize == size_of::<T>() && map.max_entries() as usize == N;
+        ensure!(fits, "the fast path was built with another layout");
+        // SAFETY: a new mapping of a whole map, whose size was just checked.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                N * size_of::<T>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                map.as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        let error = std::io::Error::last_os_error();
+        ensure!(address != libc::MAP_FAILED, "cannot map what it observes: {error}");
+        Ok(Mapped { base: NonNull::new(address.cast()).context("mapped at zero")? })
+    }
+
+    /// Memory of its own, all zero, for tests.
+    #[cfg(test)]
+    pub fn anonymous() -> Self {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+        let size = N * size_of::<T>();
+        // SAFETY: a new mapping, which `drop` unmaps.
+        let address = unsafe {
+            libc::mmap(std::ptr::null_mut(), size, access, kind | libc::MAP_ANONYMOUS, -1, 0)
+        };
+        assert_ne!(address, libc::MAP_FAILED);
+        Mapped { base: NonNull::new(address.cast()).unwrap() }
+    }
+
+    /// Where a record lies.
+    pub fn at(&self, index: usize) -> *mut T {
+        assert!(index < N, "callers index with what they mapped");
+        // SAFETY: within the mapping, as just checked.
+        unsafe { self.base.as_ptr().add(index) }
+    }
+}
+
+impl<T, const N: usize> Drop for Mapped<T, N> {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly what `new` mapped.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), N * size_of::<T>()) };
+    }
+}
