@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Words from one writer to one reader, through memory that both see: it may be shared between two
+//! processes. Neither side waits; what finds no room is dropped and counted.
+
+use super::Entry;
+use super::codec::{Damage, WORDS_MAX, encode, length};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Words in front of the data: where the writer is, where the reader is, how many were dropped.
+const HEAD: usize = 0;
+const TAIL: usize = 1;
+const DROPPED: usize = 2;
+const HEADER: usize = 3;
+
+/// Words of memory that a ring for `words` words of entries needs.
+pub const fn ring_words(words: usize) -> usize {
+    HEADER + words
+}
+
+/// The side that records. The memory is zero at the start.
+pub struct Writer<'a> {
+    memory: &'a [AtomicU64],
+    /// Entries dropped since the last one that found room.
+    lost: u64,
+}
+
+/// The side that takes entries out.
+pub struct Reader<'a> {
+    memory: &'a [AtomicU64],
+}
+
+impl<'a> Writer<'a> {
+    /// Writes into `memory`, of at least `ring_words(WORDS_MAX)` words. There is one writer.
+    pub fn new(memory: &'a [AtomicU64]) -> Writer<'a> {
+        assert!(memory.len() >= ring_words(2 * WORDS_MAX), "a ring holds more than one entry");
+        Writer { memory, lost: 0 }
+    }
+
+    /// Adds an entry, or counts it as dropped. The first entry after a gap says how wide it was.
+    pub fn push(&mut self, entry: &Entry) {
+        if self.lost > 0 && self.add(&Entry::Dropped(self.lost)) {
+            self.lost = 0;
+        }
+        if self.lost > 0 || !self.add(entry) {
+            self.lost += 1;
+            self.memory[DROPPED].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn add(&mut self, entry: &Entry) -> bool {
+        let mut words = [0; WORDS_MAX];
+        let length = encode(entry, &mut words);
+        let data = &self.memory[HEADER..];
+        let head = self.memory[HEAD].load(Ordering::Relaxed);
+        let tail = self.memory[TAIL].load(Ordering::Acquire);
+        let used = head.wrapping_sub(tail);
+        if used + length as u64 > data.len() as u64 {
+            return false;
+        }
+        for (offset, word) in words[..length].iter().enumerate() {
+            let at = head.wrapping_add(offset as u64) % data.len() as u64;
+            data[at as usize].store(*word, Ordering::Relaxed);
+        }
+        self.memory[HEAD].store(head.wrapping_add(length as u64), Ordering::Release);
+        true
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Reads from `memory`. There is one reader.
+    pub fn new(memory: &'a [AtomicU64]) -> Reader<'a> {
+        assert!(memory.len() >= ring_words(2 * WORDS_MAX), "a ring holds more than one entry");
+        Reader { memory }
+    }
+
+    /// How many entries were dropped so far.
+    pub fn dropped(&self) -> u64 {
+        self.memory[DROPPED].load(Ordering::Relaxed)
+    }
+
+    /// How full it is, in per mille of its room.
+    pub fn fullness(&self) -> u32 {
+        let used = self.memory[HEAD]
+            .load(Ordering::Relaxed)
+            .wrapping_sub(self.memory[TAIL].load(Ordering::Relaxed));
+        let room = (self.memory.len() - HEADER) as u64;
+        (used.min(room) * 1_000 / room) as u32
+    }
+
+    /// Takes the words of the next entry out into `words` and says how many they are; `None` when
+    /// there is none. Damage means that somebody else wrote into the memory.
+    pub fn pop(&mut self, words: &mut [u64; WORDS_MAX]) -> Option<Result<usize, Damage>> {
+        let data = &self.memory[HEADER..];
+        let head = self.memory[HEAD].load(Ordering::Acquire);
+        let tail = self.memory[TAIL].load(Ordering::Relaxed);
+        if head == tail {
+            return None;
+        }
+        let word = |offset: usize| {
+            let at = tail.wrapping_add(offset as u64) % data.len() as u64;
+            data[at as usize].load(Ordering::Relaxed)
+        };
+        let length = match length(word(0)) {
+            Ok(length) if length as u64 <= head.wrapping_sub(tail) => length,
+            _ => return Some(Err(Damage)),
+        };
+        for (offset, place) in words[..length].iter_mut().enumerate() {
+            *place = word(offset);
+        }
+        self.memory[TAIL].store(tail.wrapping_add(length as u64), Ordering::Release);
+        Some(Ok(length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::decode;
+    use super::*;
+    use std::vec::Vec;
+
+    fn memory(words: usize) -> Vec<AtomicU64> {
+        (0..ring_words(words)).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    fn all(reader: &mut Reader) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        let mut words = [0; WORDS_MAX];
+        while let Some(length) = reader.pop(&mut words) {
+            entries.push(decode(&words[..length.unwrap()]).unwrap());
+        }
+        entries
+    }
+
+    #[test]
+    fn entries_come_out_in_order_and_a_gap_is_told() {
+        let memory = memory(200);
+        let (mut writer, mut reader) = (Writer::new(&memory), Reader::new(&memory));
+        for number in 0..150 {
+            writer.push(&Entry::Finished(number));
+        }
+        let before = all(&mut reader);
+        assert_eq!(before, (0..100).map(Entry::Finished).collect::<Vec<_>>());
+        assert_eq!(reader.dropped(), 50);
+        writer.push(&Entry::Finished(150));
+        assert_eq!(all(&mut reader), [Entry::Dropped(50), Entry::Finished(150)]);
+        assert!(all(&mut reader).is_empty());
+    }
+
+    #[test]
+    fn a_reader_beside_a_writer_misses_nothing() {
+        let memory = memory(300);
+        let mut seen = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut writer = Writer::new(&memory);
+                (0..20_000)
+                    .for_each(|number| writer.push(&Entry::Ended { pending: number, rescues: 0 }));
+            });
+            let mut reader = Reader::new(&memory);
+            let mut told = 0;
+            while seen.len() as u64 + told < 20_000 {
+                for entry in all(&mut reader) {
+                    match entry {
+                        Entry::Ended { pending, .. } => seen.push(pending),
+                        Entry::Dropped(count) => told += count,
+                        other => panic!("{other:?}"),
+                    }
+                }
+                // What is dropped at the very end is told by the counter alone.
+                told = told.max(reader.dropped());
+            }
+        });
+        assert!(seen.is_sorted(), "out of order");
+    }
+}
