@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Pictures by plotters, as SVG inside a page. Black is what the page's style makes of it, so that
+//! a dark page can have white lines; the other colours can be seen on both.
+
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+
+/// Small enough that the letters can still be read on a phone.
+pub const SIZE: (u32, u32) = (560, 340);
+/// Letters, in pixels of that size.
+pub const LETTERS: i32 = 14;
+/// Shares beyond 99.999 % are not drawn.
+const NINES_MAX: f64 = 5.0;
+
+/// Smaller steps cannot be seen: one of so many of the width, and so much of the height.
+const STEPS: f64 = 400.0;
+const STEP_TIMES: f64 = 1.01;
+
+/// A distribution: upper edge of each bucket in nanoseconds, ascending, and its count.
+pub struct Line {
+    pub buckets: Vec<(u64, u64)>,
+}
+
+/// Error of plotters, which borrows what it complains about.
+pub fn drawn<T, E: std::fmt::Display>(result: std::result::Result<T, E>) -> Result<T> {
+    result.map_err(|error| anyhow!("cannot draw: {error}"))
+}
+
+/// The same for the same scheduler in every picture.
+pub fn colour(number: usize) -> RGBColor {
+    const COLOURS: [u32; 9] =
+        [0x7f8c9a, 0x3b82e0, 0xe8833a, 0x3fa34d, 0xd64550, 0x9068cf, 0x1fa3a3, 0xd06aa8, 0xa0785a];
+    let [_, red, green, blue] = COLOURS[number % COLOURS.len()].to_be_bytes();
+    RGBColor(red, green, blue)
+}
+
+/// A square in the colour of the pictures.
+pub fn swatch(number: usize) -> String {
+    let RGBColor(red, green, blue) = colour(number);
+    format!("<i style=\"background:#{red:02x}{green:02x}{blue:02x}\"></i>")
+}
+
+/// How long the slowest take: for every share, the length that it does not exceed, on two
+/// logarithmic scales, so that 99 % and 99.9 % are as far apart as 90 % and 99 %.
+pub fn curves(lines: &[Line]) -> Result<String> {
+    let edges = || lines.iter().flat_map(|line| &line.buckets).map(|(edge, _)| *edge as f64);
+    let low = edges().fold(f64::MAX, f64::min).clamp(1.0, 1e15) / 1.5;
+    let high = edges().fold(0.0, f64::max).max(low * 10.0) * 1.5;
+    let nines = lines.iter().map(|line| line.nines()).fold(1.0, f64::max);
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let mut chart = drawn(
+            ChartBuilder::on(&root)
+                .margin(10)
+                .margin_right(24)
+                .x_label_area_size(30)
+                .y_label_area_size(66)
+                .build_cartesian_2d(0.0..nines.ceil(), (low..high).log_scale()),
+        )?;
+        drawn(
+            chart
+                .configure_mesh()
+                .label_style(("sans-serif", LETTERS))
+                .x_labels(nines.ceil() as usize + 1)
+                .x_label_formatter(&share)
+                .y_label_formatter(&length)
+                .y_labels(8)
+                .max_light_lines(0)
+                .draw(),
+        )?;
+        for (number, line) in lines.iter().enumerate().filter(|(_, it)| !it.buckets.is_empty()) {
+            let style = colour(number).stroke_width(2);
+            drawn(chart.draw_series(LineSeries::new(line.points(), style)))?;
+        }
+        drawn(root.present())?;
+    }
+    Ok(svg)
+}
+
+impl Line {
+    fn total(&self) -> u64 {
+        self.buckets.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
+    }
+
+    /// How many nines the largest share has that so many lengths can tell of.
+    fn nines(&self) -> f64 {
+        (self.total().max(1) as f64).log10().min(NINES_MAX)
+    }
+
+    /// Stairs: a length holds from the share that is shorter to the share that is not longer. Steps
+    /// too small to be seen are left out.
+    fn points(&self) -> Vec<(f64, f64)> {
+        let (total, nines) = (self.total() as f64, self.nines());
+        let mut seen = 0;
+        let mut points = Vec::new();
+        for (edge, count) in &self.buckets {
+            for more in [0, *count] {
+                seen += more;
+                let rest = (1.0 - seen as f64 / total).max(0.0);
+                let point = ((-rest.log10()).min(nines), (*edge as f64).max(1.0));
+                let seen = |last: &(f64, f64)| {
+                    point.0 - last.0 > nines / STEPS || point.1 / last.1 > STEP_TIMES
+                };
+                if points.last().is_none_or(seen) {
+                    points.push(point);
+                }
+            }
+        }
+        let last = self.buckets.last().map(|(edge, _)| (nines, (*edge as f64).max(1.0)));
+        points.extend(last);
+        points
+    }
+}
+
+/// So many nines as a percentage.
+fn share(nines: &f64) -> String {
+    match nines.round() {
+        0.0 => "0 %".into(),
+        1.0 => "90 %".into(),
+        nines => format!("{:.*} %", nines as usize - 2, 100.0 - 100.0 * 0.1f64.powf(nines)),
+    }
+}
+
+fn length(ns: &f64) -> String {
+    let (value, unit) = match *ns {
+        ns if ns < 1e3 => (ns, "ns"),
+        ns if ns < 1e6 => (ns / 1e3, "us"),
+        ns if ns < 1e9 => (ns / 1e6, "ms"),
+        ns => (ns / 1e9, "s"),
+    };
+    format!("{} {unit}", (value * 10.0).round() / 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_passes_where_the_percentiles_are() {
+        let line = Line { buckets: vec![(1_000, 90), (5_000, 9), (70_000, 1)] };
+        let near =
+            |one: (f64, f64), other: (f64, f64)| (one.0 - other.0).abs() < 1e-9 && one.1 == other.1;
+        let expected = [(0.0, 1e3), (1.0, 1e3), (1.0, 5e3), (2.0, 5e3), (2.0, 7e4), (2.0, 7e4)];
+        let points = line.points();
+        assert!(points.iter().zip(expected).all(|(one, other)| near(*one, other)), "{points:?}");
+        assert_eq!(
+            [0.0, 1.0, 2.0, 3.0].map(|nines| share(&nines)),
+            ["0 %", "90 %", "99 %", "99.9 %"]
+        );
+        assert_eq!(
+            [7.0, 50e3, 1.5e6, 2e9].map(|ns| length(&ns)),
+            ["7 ns", "50 us", "1.5 ms", "2 s"]
+        );
+    }
+
+    #[test]
+    fn any_distribution_can_be_drawn() {
+        let odd = [vec![], vec![(0, 1)], vec![(u64::MAX, u64::MAX)], vec![(5, 0)]];
+        for buckets in odd {
+            let line = || Line { buckets: buckets.clone() };
+            let svg = curves(&[line(), line()]).unwrap();
+            let picture = roxmltree::Document::parse(&svg).unwrap();
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{buckets:?}: {svg}");
+            assert!(picture.root_element().has_tag_name(("http://www.w3.org/2000/svg", "svg")));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A process that measures: it stores times into memory that it shares with the agent, and ends.
+
+use super::memory::Shared;
+use anyhow::{Result, bail, ensure};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Measured times, sorted; whoever gets them from a probe gets at least one.
+pub struct Samples {
+    sorted_ns: Vec<u64>,
+}
+
+impl Samples {
+    fn of(slots: &[AtomicU64]) -> Samples {
+        let stored = slots.iter().map(|sample| sample.load(Relaxed));
+        let mut sorted_ns: Vec<u64> = stored.filter(|&sample| sample > 0).collect();
+        sorted_ns.sort_unstable();
+        Samples { sorted_ns }
+    }
+
+    /// The value that `permille` of 1000 samples stay below.
+    pub fn quantile_us(&self, permille: usize) -> f64 {
+        let index = (self.sorted_ns.len() * permille / 1000).min(self.sorted_ns.len() - 1);
+        self.sorted_ns[index] as f64 / 1000.0
+    }
+
+    /// The longest of them.
+    pub fn worst_us(&self) -> f64 {
+        self.quantile_us(1000)
+    }
+
+    /// All of them, from the shortest on.
+    pub fn sorted_ns(&self) -> &[u64] {
+        &self.sorted_ns
+    }
+
+    /// As if one probe had measured both.
+    pub fn merged(mut self, other: Samples) -> Samples {
+        self.sorted_ns.extend(other.sorted_ns);
+        self.sorted_ns.sort_unstable();
+        self
+    }
+
+    pub fn count(&self) -> usize {
+        self.sorted_ns.len()
+    }
+
+    pub fn count_above(&self, limit_ns: u64) -> usize {
+        self.sorted_ns.len() - self.sorted_ns.partition_point(|&sample| sample <= limit_ns)
+    }
+}
+
+/// Where a measuring process puts its samples, in turn or by number.
+pub struct Slots<'a>(&'a [AtomicU64]);
+
+impl Slots<'_> {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// A slot that was never reached is 0, so no sample is.
+    pub fn store(&self, number: usize, sample_ns: u64) {
+        self.0[number].store(sample_ns.max(1), Relaxed);
+    }
+}
+
+/// A running measurement.
+pub struct Probe {
+    pid: libc::pid_t,
+    samples_ns: Shared<AtomicU64>,
+}
+
+impl Probe {
+    /// Starts a process that runs `body` as an ordinary task. It keeps to what work.rs promises of
+    /// workers: no allocation, no printing, plain system calls.
+    pub fn start(samples_max: usize, body: impl FnOnce(&Slots)) -> Result<Probe> {
+        let samples_ns = Shared::<AtomicU64>::new(samples_max)?;
+        // SAFETY: the child runs only `body` and exits; it dies with the agent.
+        match unsafe { libc::fork() } {
+            -1 => bail!("starting a probe: {}", std::io::Error::last_os_error()),
+            0 => unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                body(&Slots(&samples_ns));
+                libc::_exit(0)
+            },
+            pid => Ok(Probe { pid, samples_ns }),
+        }
+    }
+
+    /// Waits for its end. No sample at all is an error: a quantile of nothing would be nonsense.
+    pub fn finish(self) -> Result<Samples> {
+        let [samples] = self.finish_parts()?;
+        Ok(samples)
+    }
+
+    /// The same for a body that measures several things, each in its own equal part of the slots.
+    pub fn finish_parts<const PARTS: usize>(self) -> Result<[Samples; PARTS]> {
+        let mut status = 0;
+        // SAFETY: our own child, room for one status.
+        let waited = unsafe { libc::waitpid(self.pid, &mut status, 0) };
+        ensure!(waited == self.pid, "waiting for the probe: {}", std::io::Error::last_os_error());
+        ensure!(
+            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+            "the probe ended badly, with status {status:#x}"
+        );
+        let each = self.samples_ns.len() / PARTS;
+        let parts = std::array::from_fn(|part| {
+            Samples::of(&self.samples_ns[part * each..(part + 1) * each])
+        });
+        ensure!(
+            parts.iter().all(|part: &Samples| !part.sorted_ns.is_empty()),
+            "the probe measured nothing"
+        );
+        Ok(parts)
+    }
+}
