@@ -9,8 +9,8 @@
 
 use buddy_alloc::buddy_alloc::{BuddyAlloc, BuddyAllocParam};
 use scx_pandemonium_user::engine::{Full, Limits, MachineView, Memo, Policy, Port, round};
-use scx_pandemonium_user::policy::{Fifo, Pandemonium, TASKS_MAX, Vruntime};
-use scx_pandemonium_user::task::{Arrival, Comm, CpuId, Dispatch, Pid, RawArrival};
+use scx_pandemonium_user::policy::{Fifo, Pandemonium, Setup, TASKS_MAX, Vruntime};
+use scx_pandemonium_user::task::{Arrival, Comm, CpuId, Dispatch, Pid, RawArrival, Tier};
 use scx_pandemonium_user::time::{Span, Stamp};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -197,7 +197,7 @@ fn crowd<Q: Policy>(policy: &mut Q, port: &mut Storm) {
     for dispatches in [all, 0] {
         port.next_pid = Some(1);
         port.ring = if dispatches == all { all } else { WAITING };
-        round(at(0), port, policy, Limits { arrivals: usize::MAX, dispatches });
+        round(at(0), port, policy, Limits { arrivals: usize::MAX, dispatches, extra: 0 });
     }
     port.next_pid = None;
     assert_eq!(policy.queued(), WAITING);
@@ -209,7 +209,7 @@ fn storm<Q: Policy>(policy: &mut Q, port: &mut Storm) {
         port.ring = port.random() as usize % 64;
         port.accepts = if port.random().is_multiple_of(4) { 0 } else { u32::MAX };
         let dispatches = if port.random().is_multiple_of(2) { 1 } else { 60 };
-        round(at(number), port, policy, Limits { arrivals: 4096, dispatches });
+        round(at(number), port, policy, Limits { arrivals: 4096, dispatches, extra: 0 });
         let gone = port.random_pid();
         policy.on_exit(Pid::new(gone).expect("pids are positive"));
     }
@@ -251,8 +251,9 @@ fn vruntime_fits_and_allocates_nothing_in_a_round() {
 
 #[test]
 fn pandemonium_fits_and_allocates_nothing_in_a_round() {
-    let names = [Comm::from_text("gamescope"); 4];
-    fits_and_is_quiet("pandemonium", || Pandemonium::new(64, &names));
+    let names = vec![(Comm::from_text("gamescope"), Tier::LatCritical); 4];
+    let setup = Setup { names, ..Setup::of_cpus(64) };
+    fits_and_is_quiet("pandemonium", || Pandemonium::new(&setup));
 }
 
 #[test]
@@ -272,4 +273,35 @@ fn the_counter_counts() {
     let mut grows = Vec::with_capacity(1);
     grows.push(1);
     assert_eq!(allocations(|| grows.push(2)), 1, "growing is allocating");
+}
+
+/// The wind tunnel's largest machine with the policy on it: 1,024 CPUs, 100,000 tasks.
+#[test]
+fn the_largest_simulated_machine_fits_beside_its_policy() {
+    use scx_pandemonium_user::sim::machine::{Machine, Setup as Simulated};
+    use scx_pandemonium_user::sim::topology::Shape;
+    use scx_pandemonium_user::sim::workload::{Draw, Group, Workload};
+
+    let _turn = turn();
+    let before = ARENA.live.load(Ordering::Relaxed);
+    ARENA.peak.store(before, Ordering::Relaxed);
+    let between = |low, high| Draw::between(Span::from_micros(low), Span::from_micros(high));
+    let daemons = Group::sleepers("daemon", 99_000, between(20_000, 400_000), between(20, 400));
+    let workload = Workload {
+        name: "crowd".into(),
+        about: String::new(),
+        duration: Span::from_millis(100),
+        warmup: Span::ZERO,
+        groups: vec![Group::hogs("burner", 1_000), daemons],
+    };
+    let mut make = || Pandemonium::new(&Setup::of_cpus(1024));
+    let mut policy = make();
+    let mut machine = Machine::new(Simulated::new(Shape::flat(1024), 1), workload, ());
+    machine.run(Span::from_millis(100), &mut policy, &mut make);
+    let (known, events) = (machine.nr_tasks(), machine.counters().events);
+    let peak = ARENA.peak.load(Ordering::Relaxed) - before;
+    println!("{known} tasks, {events} events: {peak} bytes of {ARENA_SIZE}");
+    assert_eq!(known, 100_000);
+    assert!(events > 100_000, "hardly anything happened: {events}");
+    assert!(peak <= ARENA_SIZE, "it takes {peak} bytes");
 }

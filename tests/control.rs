@@ -518,6 +518,19 @@ fn no_regime_asks_for_a_longer_batch_slice_than_the_start_allows() {
 }
 
 #[test]
+fn no_slice_is_longer_than_the_start_allows_unless_a_person_says_so() {
+    let start = Knobs { batch_slice: US(700), burst_slice: US(700), ..Knobs::default() };
+    let mut machine = Machine::with(CPUS, start, KeySet::EMPTY.with("batch_slice_us"));
+    for regime in Regime::ALL {
+        machine.enter(regime);
+        let knobs = machine.control.knobs();
+        assert_eq!((knobs.slice, knobs.batch_slice), (US(700), US(700)), "{regime}");
+    }
+    machine.control.pin("slice_us=3000").unwrap();
+    assert_eq!(machine.control.knobs().slice, MS(3));
+}
+
+#[test]
 fn a_long_run_keeps_the_batch_slice_whatever_the_sleeps_say() {
     for io in [70, 0] {
         let sample = Sample { longrun: true, ..sleeping(io) };
@@ -804,9 +817,10 @@ fn the_defaults_are_the_readme_s_but_for_the_batch_slice() {
 /// What must be asked for is off; everything else is the policy.
 #[test]
 fn every_mechanism_has_a_switch() {
-    let on = "classifier compositors kworker_floor cpu_bound_demotion lag awake_cap vtime_ceiling \
-              overflow_rescue deficit starvation_rescue codel_rescue longrun burst_cusum \
-              burst_wakeups affinity numa depth_gate sync_wakeups preempt adaptive procdb";
+    let on = "classifier compositors kworker_floor frame_floor cpu_bound_demotion lag awake_cap \
+              vtime_ceiling overflow_rescue deficit starvation_rescue codel_rescue longrun \
+              burst_cusum burst_wakeups affinity numa depth_gate sync_wakeups preempt adaptive \
+              procdb";
     let off = "fifo_mode low_power";
     let rules = on.split(' ').map(|name| (name, 1)).chain(off.split(' ').map(|name| (name, 0)));
     let mut known = 0;
@@ -1028,9 +1042,33 @@ fn more_wakeups_than_the_limit_in_a_window_are_a_burst() {
         assert!((0..16).all(|_| !wakes.observe(now)));
         now = now + WAKE_WINDOW;
     }
+    // After a pause that many are not usual any more.
+    now = now + MS(1_000);
     assert!((0..16).all(|_| !wakes.observe(now)));
     assert!(wakes.observe(now + Span::from_nanos(3_999_999)));
     assert!(!wakes.observe(now + WAKE_WINDOW));
+}
+
+/// Whether any of the next `windows` was a burst, of so many wake-ups each.
+fn storms(wakes: &mut WakeRate, now: &mut Stamp, windows: u32, wakeups: u32) -> bool {
+    let mut any = false;
+    for _ in 0..windows {
+        (0..wakeups).for_each(|_| any |= wakes.observe(*now));
+        *now = *now + WAKE_WINDOW;
+    }
+    any
+}
+
+#[test]
+fn a_load_that_always_wakes_up_often_is_no_burst_and_a_storm_on_top_of_it_is() {
+    let (mut wakes, mut now) = (WakeRate::new(4), Stamp::from_nanos(1_000_000_000));
+    assert!(storms(&mut wakes, &mut now, 75, 20), "it begins");
+    assert!(!storms(&mut wakes, &mut now, 1_000, 20), "it is usual");
+    assert!(storms(&mut wakes, &mut now, 1, 45));
+    assert!(!storms(&mut wakes, &mut now, 75, 20), "and goes on");
+    // After a second without any the same load is news.
+    now = now + MS(1_000);
+    assert!(storms(&mut wakes, &mut now, 1, 20));
 }
 
 #[test]

@@ -266,6 +266,7 @@ fn the_brain_names_no_foreign_crate() {
             &[("src/a.rs", "const S: &str = \"use std::fs\";")],
             &[cargo, ("src/a.rs", "#[cfg(test)]\nmod tests { use prop::x; use std::fs; }")],
             &[("src/main.rs", "use std::fs;"), ("src/driver/x.rs", "use libc::c_int;")],
+            &[("src/bench/x.rs", "use std::fs;")],
         ],
     );
 }
@@ -439,6 +440,8 @@ fn every_file_belongs_to_a_crate() {
             &[lib, ("src/a/mod.rs", "mod b;"), ("src/a/b.rs", "mod c;"), ("src/a/b/c.rs", "")],
             &[("build.rs", ""), ("src/main.rs", "mod m;"), ("src/m.rs", ""), ("tests/t.rs", "")],
             &[("src/bin/b.rs", ""), ("tests/x/main.rs", "mod y;"), ("tests/x/y.rs", "")],
+            &[("src/bin/b/main.rs", "mod c;"), ("src/bin/b/c.rs", "")],
+            &[("fuzz/fuzz_targets/t.rs", "")],
         ],
     );
 }
@@ -545,7 +548,7 @@ impl Tree {
 
     /// The library: what lies in `src` and meets neither kernel nor clock.
     fn brain(&self) -> impl Iterator<Item = &File> {
-        let body = ["src/driver/", "src/bin/", "src/bpf/"];
+        let body = ["src/driver/", "src/bench/", "src/bin/", "src/bpf/"];
         self.rust().filter(move |file| {
             file.path.starts_with("src/")
                 && file.path != "src/main.rs"
@@ -590,8 +593,11 @@ impl File {
             ["build.rs"]
                 | ["src", "lib.rs" | "main.rs"]
                 | ["src", "bin", _]
+                | ["src", "bin", _, "main.rs"]
                 | ["tests" | "benches", _]
                 | ["tests" | "benches", _, "main.rs"]
+                // A crate of its own, which cargo-fuzz builds.
+                | ["fuzz", "fuzz_targets", _]
         )
     }
 

@@ -4,9 +4,10 @@
 //! and complains in words; none of them asks the policy.
 
 use crate::world::{Ended, Event};
-use scx_pandemonium_user::engine::{Knobs, Limits};
-use scx_pandemonium_user::policy::TASKS_MAX;
-use scx_pandemonium_user::task::{Arrival, Dispatch, Pid, Placement};
+use scx_pandemonium_user::engine::Limits;
+use scx_pandemonium_user::knobs::Knobs;
+use scx_pandemonium_user::policy::{LIGHT_WAIT, TASKS_MAX};
+use scx_pandemonium_user::task::{Arrival, Dispatch, Pid, Placement, Reason, Weight};
 use scx_pandemonium_user::time::{Span, Stamp, Vtime};
 use std::collections::BTreeMap;
 
@@ -108,7 +109,7 @@ pub fn conserves(log: &[Event]) -> Verdict {
 /// reports what it did. No slice is zero.
 pub fn keeps_bounds(log: &[Event]) -> Verdict {
     watch(log, |account, event| {
-        let limits = account.limits.unwrap_or(Limits { arrivals: 0, dispatches: 0 });
+        let limits = account.limits.unwrap_or(Limits { arrivals: 0, dispatches: 0, extra: 0 });
         match event {
             Event::Took(_) => demand(account.round_took < limits.arrivals, || "too many".into()),
             Event::Sent(dispatch) | Event::Refused(dispatch) => {
@@ -218,19 +219,22 @@ pub fn serves_in_order_of_key(log: &[Event], limit: Span) -> Verdict {
 }
 
 /// When somebody has waited beyond `limit` and a slice for everybody who waits with it, at least
-/// every other decision is for whoever has waited longest then.
+/// every other decision is for somebody's age, or for Batch work that is owed a turn. Tasks of
+/// less than ordinary weight may wait longer by [`LIGHT_WAIT`].
 pub fn rescues_beyond(log: &[Event], limit: Span) -> Verdict {
     let mut passed_over = false;
     watch(log, |account, event| {
         let Event::Sent(dispatch) = event else { return Ok(()) };
-        let Some(oldest) = account.waiting.values().map(|waiter| waiter.since).min() else {
-            return Ok(());
-        };
-        let crowd = account.knobs.slice.scale(account.waiting.len() as u64, 1);
-        let overdue = account.now.since(oldest) > limit + crowd;
-        let chosen = account.waiting.get(&dispatch.pid).map(|waiter| waiter.since);
-        let again = core::mem::replace(&mut passed_over, overdue && chosen != Some(oldest));
-        demand(!(passed_over && again), || format!("{oldest:?} waits beyond {limit}"))
+        let crowd = account.knobs.batch_slice.scale(account.waiting.len() as u64, 1)
+            + account.knobs.slice.scale(account.waiting.len() as u64, 1);
+        let overdue = account.waiting.values().any(|waiter| {
+            let light = waiter.newest.weight < Weight::default();
+            let limit = if light { limit + LIGHT_WAIT } else { limit };
+            account.now.since(waiter.since) > limit + crowd
+        });
+        let for_age = dispatch.reason.is_rescue() || dispatch.reason == Reason::Deficit;
+        let again = core::mem::replace(&mut passed_over, overdue && !for_age);
+        demand(!(passed_over && again), || format!("somebody waits beyond {limit}"))
     })
     .map(drop)
 }

@@ -6,7 +6,8 @@
 use crate::judge::{self, Verdict};
 use crate::script::arrival;
 use crate::world::{Ended, Event, World};
-use scx_pandemonium_user::engine::{Knobs, Limits};
+use scx_pandemonium_user::engine::Limits;
+use scx_pandemonium_user::knobs::Knobs;
 use scx_pandemonium_user::policy::Fifo;
 use scx_pandemonium_user::task::{CpuId, Dispatch, Placement, Ticket};
 use scx_pandemonium_user::time::{Span, Stamp, Vtime};
@@ -18,11 +19,11 @@ fn a_good_run() -> Vec<Event> {
     let mut world = World::new(&mut policy);
     world.port.ring.extend([arrival(1, 1), arrival(2, 1), arrival(3, 1)]);
     world.port.accepts = 1;
-    world.round(Limits { arrivals: 8, dispatches: 2 });
+    world.round(Limits { arrivals: 8, dispatches: 2, extra: 0 });
     world.port.accepts = usize::MAX;
-    world.round(Limits { arrivals: 8, dispatches: 1 });
+    world.round(Limits { arrivals: 8, dispatches: 1, extra: 0 });
     world.pass(Span::from_millis(1_000));
-    world.round(Limits { arrivals: 8, dispatches: 2 });
+    world.round(Limits { arrivals: 8, dispatches: 2, extra: 0 });
     world.port.log
 }
 
@@ -108,7 +109,7 @@ fn a_task_sent_after_its_exit_is_seen() {
 fn a_round_beyond_its_limits_is_seen() {
     let shrink = |arrivals, dispatches| {
         move |log: &mut Vec<Event>| {
-            let limits = Limits { arrivals, dispatches };
+            let limits = Limits { arrivals, dispatches, extra: 0 };
             log[0] = Event::Began { now: Stamp::default(), limits };
         }
     };

@@ -5,9 +5,10 @@
 use crate::script::{arrival, knobs};
 use crate::world::{World, sent};
 use proptest::prelude::*;
-use scx_pandemonium_user::engine::{Knobs, Limits, Policy};
-use scx_pandemonium_user::policy::{Pandemonium, Scaling, Vruntime};
-use scx_pandemonium_user::task::{Arrival, Cause, Comm, Dispatch, Weight};
+use scx_pandemonium_user::engine::{Limits, Policy};
+use scx_pandemonium_user::knobs::Knobs;
+use scx_pandemonium_user::policy::{Pandemonium, Scaling, Setup, Vruntime};
+use scx_pandemonium_user::task::{Arrival, Cause, Comm, Dispatch, Reason, Weight};
 use scx_pandemonium_user::time::Span;
 
 const BATCH: i32 = 1;
@@ -38,8 +39,9 @@ fn worker(ticket: u64, stint: Span) -> Arrival {
 fn acquaint(policy: &mut Pandemonium) -> World<'_, Pandemonium> {
     let mut world = World::new(policy);
     for ticket in 1..=2 {
-        let none = Span::ZERO;
-        world.decide(&[hog(ticket, none), worker(ticket, none), compositor(ticket)]);
+        // Longer than any slice, so that the hog is known as one.
+        let long = Span::from_millis(100);
+        world.decide(&[hog(ticket, long), worker(ticket, Span::ZERO), compositor(ticket)]);
         world.pass(Span::from_millis(1));
     }
     world
@@ -61,7 +63,7 @@ proptest! {
         hog_ran in 0..400u64,
         worker_ran in 0..400u64,
     ) {
-        let mut policy = Pandemonium::new(cpus, &[]);
+        let mut policy = Pandemonium::new(&Setup::of_cpus(cpus));
         policy.apply(&knobs);
         let mut world = acquaint(&mut policy);
         let worker = worker(3, Span::from_millis(worker_ran));
@@ -95,66 +97,87 @@ proptest! {
     }
 }
 
+/// The crowd of hogs that are known as such and wait together.
+fn crowd(world: &mut World<Pandemonium>, hogs: i32) {
+    let named = |ticket| {
+        let stint = if ticket == 1 { Span::ZERO } else { Span::from_millis(4) };
+        (100..100 + hogs).map(move |pid| Arrival { pid: arrival(pid, 1).pid, ..hog(ticket, stint) })
+    };
+    world.decide(&named(1).collect::<Vec<_>>());
+    world.port.ring.extend(named(2));
+    world.round(Limits { arrivals: 4096, dispatches: 0, extra: 0 });
+}
+
 /// A hog waits while a compositor wants the CPU for every decision and always comes first, until
-/// it has been first as often as the deficit allows.
+/// the hog has waited for the threshold; then the budget is long spent, and it is its turn.
 #[test]
 fn a_batch_task_gets_its_turn_however_many_are_more_urgent() {
-    let mut policy = Pandemonium::new(4, &[]);
+    let mut policy = Pandemonium::new(&Setup::of_cpus(4));
     let mut world = acquaint(&mut policy);
-    world.port.ring.push_back(hog(3, Span::ZERO));
-    let mut before = 0;
+    crowd(&mut world, 1);
+    let mut waited = Span::ZERO;
     for ticket in 3..1_000 {
         world.port.ring.push_back(compositor(ticket));
         world.port.log.clear();
-        world.round(Limits::KERNEL);
-        if pids(&sent(&world.port.log)) == [BATCH] {
+        world.round(Limits { arrivals: 4096, dispatches: 1, extra: 0 });
+        let [decided] = sent(&world.port.log)[..] else { panic!("somebody always waits") };
+        if decided.pid.as_raw() == 100 {
+            assert_eq!(decided.reason, Reason::Deficit);
             break;
         }
-        before += 1;
+        world.pass(Span::from_micros(100));
+        waited += Span::from_micros(100);
     }
-    assert_eq!(before, Scaling::new(4).deficit_budget);
+    // Five hogs' weight on four CPUs, if others like it run, and the compositor's own turn.
+    let Knobs { sojourn_thresh, batch_slice, slice, .. } = Knobs::default();
+    let limit = sojourn_thresh + batch_slice.scale(5, 4) + slice.scale(1, 4);
+    assert!((limit..limit + slice).contains(&waited), "{waited}, not {limit}");
 }
 
-/// Two hundred newcomers of the highest tier, and more waiting than could be served in time: a
-/// batch task still waits for no more of them than the deficit allows.
+/// Newcomers of the highest tier, more than could be served in time, and a hog that has waited
+/// beyond the threshold: it waits for no more of them than the deficit allows.
 #[test]
 fn in_a_crowd_nobody_is_passed_more_often_than_the_deficit_allows() {
-    let mut policy = Pandemonium::new(4, &[]);
+    let mut policy = Pandemonium::new(&Setup::of_cpus(4));
     let mut world = acquaint(&mut policy);
-    world.port.ring.push_back(hog(3, Span::ZERO));
-    world.round(Limits { arrivals: 4096, dispatches: 0 });
-    let newcomers = (200..400).map(|pid| Arrival { pid: arrival(pid, 1).pid, ..compositor(1) });
-    let order = pids(&world.decide(&newcomers.collect::<Vec<_>>()));
-    let position = order.iter().position(|&pid| pid == BATCH);
-    assert_eq!(position, Some(Scaling::new(4).deficit_budget as usize));
+    crowd(&mut world, 1);
+    let newcomers = (200..230).map(|pid| Arrival { pid: arrival(pid, 1).pid, ..compositor(1) });
+    world.port.ring.extend(newcomers);
+    world.round(Limits { arrivals: 4096, dispatches: 0, extra: 0 });
+    // Beyond the threshold of 5 ms, not beyond the overflow limit of 8; its turn is 30 slices of
+    // 1 ms and five of 4 ms on four CPUs.
+    world.pass(Span::from_micros(5_500 + 7_500 + 5_000));
+    world.round(Limits { arrivals: 0, dispatches: 64, extra: 0 });
+    let order = pids(&sent(&world.port.log));
+    let order: Vec<i32> = order.into_iter().skip_while(|pid| *pid <= 100).collect();
+    let position = order.iter().position(|&pid| pid == 100);
+    assert_eq!(position, Some(Scaling::new(4).deficit_budget as usize), "{order:?}");
 }
 
-/// Nine hogs on one CPU wait longer than the starvation limit in their ordinary turn. That is no
-/// reason to let them all pass a compositor that has just woken up.
+/// Nine hogs on one CPU wait for 36 ms in their ordinary turn. That is no reason to let them all
+/// pass a compositor that has just woken up.
 #[test]
 fn a_crowd_of_hogs_does_not_pass_an_urgent_newcomer() {
-    let mut policy = Pandemonium::new(1, &[]);
+    let mut policy = Pandemonium::new(&Setup::of_cpus(1));
     let mut world = acquaint(&mut policy);
-    let hogs = (100..109).map(|pid| Arrival { pid: arrival(pid, 1).pid, ..hog(1, Span::ZERO) });
-    world.port.ring.extend(hogs);
-    world.round(Limits { arrivals: 4096, dispatches: 0 });
+    crowd(&mut world, 9);
     world.pass(Span::from_millis(4 * 9));
     let order = pids(&world.decide(&[compositor(3)]));
     assert_eq!(order.first(), Some(&LAT_CRITICAL));
 }
 
-/// The tiers are told apart by the slice as well: what others wait behind gets the short one.
+/// The tiers are told apart by the slice as well: what others wait behind gets what it usually
+/// needs, and Batch the long one.
 #[test]
 fn only_batch_tasks_get_the_long_slice() {
-    let knobs = Knobs {
-        slice: Span::from_millis(7),
-        slice_min: Span::from_micros(300),
-        percpu_local: false,
-    };
-    let mut policy = Pandemonium::new(4, &[]);
+    let knobs = Knobs { batch_slice: Span::from_millis(8), ..Knobs::default() };
+    let mut policy = Pandemonium::new(&Setup::of_cpus(4));
     policy.apply(&knobs);
     let mut world = acquaint(&mut policy);
-    let decided = world.decide(&[hog(3, Span::ZERO), worker(3, Span::ZERO), compositor(3)]);
+    let ran = Span::from_millis(8);
+    let decided = world.decide(&[hog(3, ran), worker(3, ran), compositor(3)]);
     let slices: Vec<Span> = decided.iter().map(|dispatch| dispatch.slice).collect();
-    assert_eq!(slices, [knobs.slice_min, knobs.slice_min, knobs.slice]);
+    // Nothing is known of the first two runs; nice 0 is worth 100 of 128.
+    assert_eq!(slices[2], knobs.batch_slice.scale(100, 128));
+    assert!(slices[..2].iter().all(|slice| *slice <= knobs.slice), "{slices:?}");
 }

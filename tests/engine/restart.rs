@@ -5,7 +5,7 @@
 use crate::script::arrival;
 use crate::world::World;
 use scx_pandemonium_user::engine::{Memo, Policy};
-use scx_pandemonium_user::policy::Pandemonium;
+use scx_pandemonium_user::policy::{Pandemonium, Setup};
 use scx_pandemonium_user::task::{Arrival, Cause, Comm, Pid, Tier};
 use scx_pandemonium_user::time::Span;
 
@@ -29,8 +29,14 @@ fn pid(raw: i32) -> Pid {
 }
 
 fn task(raw: i32, ticket: u64) -> Arrival {
-    let comm = Comm::from_text(if raw == COMPOSITOR { "kwin_x11" } else { "program" });
-    Arrival { comm, ..arrival(raw, ticket) }
+    let name = match raw {
+        HOG => "hog",
+        FRAMES => "frames",
+        AUDIO => "audio",
+        COMPOSITOR => "kwin_x11",
+        _ => "newcomer",
+    };
+    Arrival { comm: Comm::from_text(name), ..arrival(raw, ticket) }
 }
 
 /// A message after a run of `ms` milliseconds, which ended in sleep unless the task is the hog.
@@ -45,13 +51,13 @@ fn ran(raw: i32, ticket: u64, ms: u64) -> Arrival {
 
 /// A policy that has seen everybody live for a while.
 fn lived() -> Pandemonium {
-    let mut policy = Pandemonium::new(4, &[]);
+    let mut policy = Pandemonium::new(&Setup::of_cpus(4));
     let mut world = World::new(&mut policy);
     for ticket in 1..30 {
         let frames = if ticket == 1 { task(FRAMES, 1) } else { ran(FRAMES, ticket, 5) };
         let hog = if ticket == 1 { task(HOG, 1) } else { ran(HOG, ticket, 4) };
         world.decide(&[hog, frames, task(AUDIO, ticket), task(COMPOSITOR, ticket)]);
-        world.pass(Span::from_millis(5));
+        world.pass(Span::from_millis(16));
     }
     world.decide(&[task(NEWCOMER, 1)]);
     policy
@@ -65,7 +71,7 @@ fn memos(policy: &Pandemonium) -> Vec<Memo> {
 
 /// A policy that was started anew and took back what `policy` handed out.
 fn restarted(policy: &Pandemonium) -> Pandemonium {
-    let mut anew = Pandemonium::new(4, &[]);
+    let mut anew = Pandemonium::new(&Setup::of_cpus(4));
     memos(policy).into_iter().for_each(|memo| anew.import(memo));
     anew
 }
@@ -73,7 +79,10 @@ fn restarted(policy: &Pandemonium) -> Pandemonium {
 /// The tier in which the policy decides about this arrival.
 fn tier_of(policy: &mut Pandemonium, arrival: Arrival) -> Tier {
     let before = policy.counters().by_tier;
-    assert_eq!(World::new(policy).decide(&[arrival]).len(), 1);
+    let mut world = World::new(policy);
+    // Later than everything before, and a frame later with every message.
+    world.pass(Span::from_millis(1_000 + 16 * arrival.ticket.0));
+    assert_eq!(world.decide(&[arrival]).len(), 1);
     let after = policy.counters().by_tier;
     let counted = |tier: &&Tier| after[tier.index()] > before[tier.index()];
     *Tier::ALL.iter().find(counted).expect("every decision is counted")
@@ -132,7 +141,7 @@ fn what_a_policy_knows_is_not_overwritten_by_what_it_knew() {
     let mut policy = lived();
     let old = Memo {
         pid: pid(HOG),
-        comm: Comm::from_text("program"),
+        comm: Comm::from_text("hog"),
         tier: Tier::LatCritical,
         run: Span::from_nanos(1),
     };

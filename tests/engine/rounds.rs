@@ -6,9 +6,10 @@
 use crate::judge;
 use crate::script::arrival;
 use crate::world::{Event, World, sent};
-use scx_pandemonium_user::engine::{Knobs, Limits, MachineView, Policy};
-use scx_pandemonium_user::policy::{Fifo, Pandemonium, TASKS_MAX, Vruntime};
-use scx_pandemonium_user::task::{Arrival, CpuId, Dispatch, Pid, Placement, Tier};
+use scx_pandemonium_user::engine::{Limits, MachineView, Policy};
+use scx_pandemonium_user::knobs::Knobs;
+use scx_pandemonium_user::policy::{Fifo, Pandemonium, Setup, TASKS_MAX, Vruntime};
+use scx_pandemonium_user::task::{Arrival, CpuId, Dispatch, Pid, Placement, Reason, Tier};
 use scx_pandemonium_user::time::{Span, Stamp, Vtime};
 
 /// Decides the same again and again, whoever arrives: no limit comes from this policy.
@@ -23,8 +24,8 @@ impl Endless {
     fn new(placement: Placement, preempt: bool) -> Endless {
         let Arrival { pid, ticket, .. } = arrival(7, 3);
         let (slice, vtime) = (Span::from_millis(1), Vtime::START);
-        let tier = Tier::default();
-        let decision = Dispatch { pid, ticket, placement, slice, vtime, tier, preempt };
+        let (tier, reason) = (Tier::default(), Reason::default());
+        let decision = Dispatch { pid, ticket, placement, slice, vtime, tier, preempt, reason };
         Endless { decision, arrived: 0, refused: Vec::new(), room: usize::MAX }
     }
 }
@@ -73,9 +74,9 @@ fn neither_a_flood_nor_an_endless_policy_makes_a_round_endless() {
     let mut policy = Endless::new(any(), false);
     let mut world = World::new(&mut policy);
     world.port.ring.extend((1..=1000).map(|pid| arrival(pid, 1)));
-    let done = world.round(Limits { arrivals: 30, dispatches: 20 });
+    let done = world.round(Limits { arrivals: 30, dispatches: 20, extra: 0 });
     assert_eq!((done.received, done.sent, done.pending), (30, 20, 5));
-    let done = world.round(Limits { arrivals: 0, dispatches: 0 });
+    let done = world.round(Limits { arrivals: 0, dispatches: 0, extra: 0 });
     assert_eq!((done.received, done.sent, done.refused), (0, 0, false));
     assert_eq!(world.policy.arrived, 30);
 }
@@ -85,7 +86,7 @@ fn a_refusal_ends_the_round_and_reaches_the_policy() {
     let mut policy = Endless::new(Placement::Cpu(cpu(2)), true);
     let mut world = World::new(&mut policy);
     world.port.accepts = 2;
-    let done = world.round(Limits { arrivals: 1, dispatches: 9 });
+    let done = world.round(Limits { arrivals: 1, dispatches: 9, extra: 0 });
     assert_eq!((done.sent, done.refused), (2, true));
     assert_eq!(world.policy.refused, [world.policy.decision]);
 }
@@ -96,7 +97,7 @@ fn a_preempting_decision_kicks_its_cpu_once_it_is_sent_and_not_before() {
     let decision = policy.decision;
     let mut world = World::new(&mut policy);
     world.port.accepts = 1;
-    world.round(Limits { arrivals: 0, dispatches: 9 });
+    world.round(Limits { arrivals: 0, dispatches: 9, extra: 0 });
     let happened = &world.port.log[1..4];
     let expected = [Event::Sent(decision), Event::Kicked(cpu(2)), Event::Refused(decision)];
     assert_eq!(happened, expected);
@@ -108,7 +109,7 @@ fn nobody_is_kicked_without_need_or_without_a_named_cpu() {
     for (placement, preempt) in [(Placement::Cpu(cpu(2)), false), (any(), true)] {
         let mut policy = Endless::new(placement, preempt);
         let mut world = World::new(&mut policy);
-        world.round(Limits { arrivals: 0, dispatches: 3 });
+        world.round(Limits { arrivals: 0, dispatches: 3, extra: 0 });
         assert_eq!(sent(&world.port.log).len(), 3);
         assert!(!world.port.log.iter().any(|event| matches!(event, Event::Kicked(_))));
     }
@@ -129,7 +130,7 @@ fn waits_for_room<Q: Policy>(mut policy: Q) {
     let (max, beyond) = (TASKS_MAX as usize, 500);
     let mut world = World::new(&mut policy);
     world.port.ring.extend((1..=(max + beyond) as i32).map(|pid| arrival(pid, 1)));
-    let all = Limits { arrivals: usize::MAX, dispatches: 100 };
+    let all = Limits { arrivals: usize::MAX, dispatches: 100, extra: 0 };
     let done = world.round(all);
     assert_eq!((done.received, done.sent, done.pending), (max, 100, max - 100));
     assert_eq!(world.port.ring.len(), beyond);
@@ -140,7 +141,7 @@ fn waits_for_room<Q: Policy>(mut policy: Q) {
     world.pass(Span::from_millis(1));
     assert_eq!(world.round(all).received, 0);
     world.port.accepts = usize::MAX;
-    let limits = Limits { arrivals: Limits::ARRIVALS, dispatches: 4096 };
+    let limits = Limits { arrivals: Limits::ARRIVALS, dispatches: 4096, extra: 0 };
     while world.round(limits).pending > 0 {}
     assert_eq!(sent(&world.port.log).len(), max + beyond);
     judge::conserves(&world.port.log).expect("nobody is lost");
@@ -159,5 +160,5 @@ fn without_room_messages_stay_in_the_ring_under_vruntime() {
 
 #[test]
 fn without_room_messages_stay_in_the_ring_under_pandemonium() {
-    waits_for_room(Pandemonium::new(4, &[]));
+    waits_for_room(Pandemonium::new(&Setup::of_cpus(4)));
 }

@@ -6,9 +6,10 @@
 //! judges know the opposite.
 
 use proptest::prelude::*;
-use scx_pandemonium_user::engine::{Knobs, Limits};
+use scx_pandemonium_user::engine::Limits;
+use scx_pandemonium_user::knobs::Knobs;
 use scx_pandemonium_user::task::{Arrival, Cause, Comm, CpuId, Pid, Ticket, Weight};
-use scx_pandemonium_user::time::Span;
+use scx_pandemonium_user::time::{Span, Stamp};
 use std::collections::BTreeMap;
 
 /// One thing that happens.
@@ -52,6 +53,8 @@ pub fn arrival(pid: i32, ticket: u64) -> Arrival {
         weight: Weight::default(),
         stint: Span::ZERO,
         awake: Span::ZERO,
+        // Each message tells of a stint of its own.
+        stopped: Stamp::from_nanos(ticket),
         facts: None,
     }
 }
@@ -97,9 +100,11 @@ fn stints() -> impl Strategy<Value = Span> {
 pub fn knobs() -> impl Strategy<Value = Knobs> {
     (100..=100_000u64, 100..=100_000u64, prop::bool::ANY).prop_map(|(one, other, percpu_local)| {
         Knobs {
-            slice: Span::from_micros(one.max(other)),
-            slice_min: Span::from_micros(one.min(other)),
+            batch_slice: Span::from_micros(one.max(other)),
+            slice: Span::from_micros(one.min(other)),
+            slice_min: Span::from_micros(100),
             percpu_local,
+            ..Knobs::default()
         }
     })
 }
@@ -112,7 +117,7 @@ fn rounds() -> impl Strategy<Value = Step> {
     ];
     let accepts = prop_oneof![3 => Just(usize::MAX), 2 => 0..4usize];
     (after, 0..12usize, 0..6usize, accepts).prop_map(|(after, arrivals, dispatches, accepts)| {
-        Step::Round { after, limits: Limits { arrivals, dispatches }, accepts }
+        Step::Round { after, limits: Limits { arrivals, dispatches, extra: 0 }, accepts }
     })
 }
 

@@ -5,8 +5,9 @@
 
 use crate::script::Step;
 use scx_pandemonium_user::engine::{
-    Counters, Full, Knobs, Limits, MachineView, Policy, Port, Round, round,
+    Counters, Full, Limits, MachineView, Policy, Port, Round, round,
 };
+use scx_pandemonium_user::knobs::Knobs;
 use scx_pandemonium_user::task::{Arrival, CpuId, Dispatch, Pid};
 use scx_pandemonium_user::time::{Span, Stamp};
 use std::collections::VecDeque;
@@ -124,7 +125,7 @@ impl<'a, Q: Policy> World<'a, Q> {
     pub fn decide(&mut self, together: &[Arrival]) -> Vec<Dispatch> {
         self.port.ring.extend(together);
         let before = self.port.log.len();
-        self.round(Limits { arrivals: usize::MAX, dispatches: usize::MAX });
+        self.round(Limits { arrivals: usize::MAX, dispatches: usize::MAX, extra: 0 });
         sent(&self.port.log[before..])
     }
 
@@ -166,7 +167,7 @@ impl<'a, Q: Policy> World<'a, Q> {
         for _ in 0..limits.dispatches.min(accepts) {
             for accepts in (0..=stubborn).map(|attempt| (attempt == stubborn) as usize) {
                 self.port.accepts = accepts;
-                self.round(Limits { arrivals: 0, dispatches: 1 });
+                self.round(Limits { arrivals: 0, dispatches: 1, extra: 0 });
             }
         }
     }
@@ -174,7 +175,7 @@ impl<'a, Q: Policy> World<'a, Q> {
     /// Rounds without refusal until nobody waits, or until no policy could still be at work.
     fn drain(&mut self) {
         self.port.accepts = usize::MAX;
-        let limits = Limits { arrivals: 16, dispatches: 16 };
+        let limits = Limits { arrivals: 16, dispatches: 16, extra: 0 };
         let enough = self.policy.queued() + self.port.ring.len() + 1;
         for _ in 0..enough {
             self.pass(Span::from_millis(1));

@@ -6,8 +6,10 @@
 //! what comes back; copied into the initramfs as `/init` it is the guest that runs one scenario. So
 //! both halves of a scenario are compiled together and cannot drift apart.
 
+mod bars;
 mod guest;
 mod host;
+mod lab;
 mod protocol;
 mod scenario;
 mod scenarios;

@@ -34,6 +34,10 @@ pub enum Message {
         name: String,
         value: f64,
     },
+    /// What a benchmark has measured since the last such message; see lab.rs.
+    Results {
+        piece: serde_json::Value,
+    },
     /// A line that the scheduler printed.
     Telemetry {
         line: String,
@@ -70,15 +74,18 @@ pub struct Orders {
     pub mode: Mode,
     /// File name of the scheduler in the guest's `/bin`.
     pub scheduler: String,
+    /// What else the scenario has to know, in one word; most know enough.
+    pub detail: String,
 }
 
 impl Orders {
     pub fn to_arguments(&self) -> String {
         format!(
-            "vm.scenario={} vm.mode={} vm.scheduler={}",
+            "vm.scenario={} vm.mode={} vm.scheduler={} vm.detail={}",
             self.scenario,
             self.mode.name(),
-            self.scheduler
+            self.scheduler,
+            self.detail
         )
     }
 
@@ -97,6 +104,7 @@ impl Orders {
             scenario: value("vm.scenario")?.into(),
             mode,
             scheduler: value("vm.scheduler")?.into(),
+            detail: value("vm.detail")?.into(),
         })
     }
 }

@@ -19,6 +19,8 @@ pub struct Scenario {
     pub expect: Expect,
     /// Needs stress-ng beside busybox and the scheduler, which every boot carries.
     pub stress_ng: bool,
+    /// Runs in exact mode whatever the suite's is: what it asks would depend on the host's load.
+    pub exact: bool,
     /// Says nothing about a kernel, so one kernel is enough.
     pub once: bool,
     pub run: fn(&Guest) -> Result<()>,
@@ -33,6 +35,8 @@ pub enum Expect {
     Fail(&'static [&'static str]),
     Die,
     TimeOut,
+    /// Fail at first, pass when tried again.
+    PassAgain,
 }
 
 /// What most scenarios have in common; `const` definitions name only what differs.
@@ -43,6 +47,7 @@ pub const USUAL: Scenario = Scenario {
     limit_s: 60,
     expect: Expect::Pass,
     stress_ng: false,
+    exact: false,
     once: false,
     run: |_| Ok(()),
 };

@@ -22,7 +22,7 @@ const STATUS_FIELDS: [&str; 6] = [
 pub fn log_family(pid: libc::pid_t) {
     report::log(&format!("sched_ext is {}", kernel::sched_ext_state().unwrap_or_default()));
     log_threads(pid);
-    for child in children_of(pid) {
+    for child in kernel::children_of(pid) {
         log_threads(child);
     }
 }
@@ -53,19 +53,6 @@ pub fn log_runnable() {
             ));
         }
     }
-}
-
-/// The fourth field of a process's stat is its parent; the name before it may contain anything but
-/// ends in a bracket.
-fn children_of(parent: libc::pid_t) -> Vec<libc::pid_t> {
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let after_name = stat.rsplit(')').next().unwrap_or_default();
-        after_name.split_whitespace().nth(1) == Some(&parent.to_string())
-    })
-    .collect()
 }
 
 /// State, signals, place in the kernel and scheduling figures.

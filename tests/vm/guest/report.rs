@@ -61,6 +61,10 @@ pub fn metric(name: impl Into<String>, value: f64) {
     send(&Message::Metric { name: name.into(), value });
 }
 
+pub fn results(piece: serde_json::Value) {
+    send(&Message::Results { piece });
+}
+
 pub fn telemetry(line: impl Into<String>) {
     send(&Message::Telemetry { line: line.into() });
 }

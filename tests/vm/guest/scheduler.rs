@@ -3,7 +3,7 @@
 //! The scheduler under test: started, watched, stopped, and judged by what it leaves behind.
 
 use super::statistics::Statistics;
-use super::{Guest, autopsy, kernel, report};
+use super::{Guest, autopsy, clock, kernel, report};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// Loading takes a second or two of verifier time, more on one slow virtual CPU.
-const LOAD_LIMIT: Duration = Duration::from_secs(25);
+pub const LOAD_LIMIT: Duration = Duration::from_secs(25);
 /// From signal to the kernel's own scheduler; unloading waits for every task to change class.
 pub const STOP_LIMIT: Duration = Duration::from_secs(5);
 /// From there to the exit of the process: closing its tracing programs waits for RCU in the kernel,
@@ -87,6 +87,16 @@ impl Scheduler {
 
     pub fn pid(&self) -> libc::pid_t {
         self.child.id() as libc::pid_t
+    }
+
+    /// CPU time that it has used so far. The process that we started only watches over the one that
+    /// decides.
+    pub fn cpu_time_ns(&self) -> Result<u64> {
+        let family = std::iter::once(self.pid()).chain(kernel::children_of(self.pid()));
+        let times = family.map(|pid| {
+            clock::cpu_time_ns(pid).with_context(|| format!("process {pid} has no CPU clock"))
+        });
+        times.sum()
     }
 
     fn wait_until_enabled(&mut self) -> Result<()> {

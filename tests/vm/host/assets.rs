@@ -12,6 +12,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What replays recordings, for the scenario that makes one.
+const LAB: &str = "pandemonium_lab";
+/// What measures, for the benchmark.
+const PROBE: &str = "pandemonium_probe";
 /// Start of the name of a run's own folder; the rest is its process id.
 const SCRATCH: &str = "run-";
 
@@ -22,6 +26,8 @@ pub struct Assets {
     pub scheduler: PathBuf,
     /// Folder of the console logs, kept after the run.
     pub logs: PathBuf,
+    /// What else a boot takes along: names in the guest, and where they are here.
+    pub more: Vec<(String, PathBuf)>,
     /// Folder of this run's initramfs, removed with it.
     scratch: PathBuf,
 }
@@ -30,11 +36,14 @@ impl Assets {
     pub fn find(scheduler: Option<&Path>) -> Result<Assets> {
         let scheduler = match scheduler {
             Some(path) => path.to_path_buf(),
-            None => built_scheduler()?,
+            None => {
+                let told = option_env!("CARGO_BIN_EXE_scx_pandemonium_user");
+                built("scx_pandemonium_user", told)?.unwrap_or_default()
+            }
         };
         ensure!(
             scheduler.is_file(),
-            "there is no scheduler at {}: build it with `cargo build --release`, or pass \
+            "there is no scheduler {}: build it with `cargo build --release`, or pass \
                 --scheduler PATH",
             scheduler.display()
         );
@@ -44,7 +53,7 @@ impl Assets {
         remove_abandoned(&logs);
         let scratch = logs.join(format!("{SCRATCH}{}", std::process::id()));
         fs::create_dir_all(&scratch).with_context(|| format!("creating {}", scratch.display()))?;
-        Ok(Assets { cache, qemu, scheduler, logs, scratch })
+        Ok(Assets { cache, qemu, scheduler, logs, more: Vec::new(), scratch })
     }
 
     pub fn scheduler_name(&self) -> Result<String> {
@@ -64,6 +73,22 @@ impl Assets {
             let scheduler = self.stripped(&self.scheduler, &name)?;
             add_program(&mut archive, &format!("/bin/{name}"), &scheduler)?;
             archive.file("/bin/busybox", &busybox(&self.cache)?)?;
+            let tools = [
+                (LAB, option_env!("CARGO_BIN_EXE_pandemonium_lab")),
+                (PROBE, option_env!("CARGO_BIN_EXE_pandemonium_probe")),
+            ];
+            for (name, told) in tools {
+                if let Some(tool) = built(name, told)? {
+                    let tool = self.stripped(&tool, name)?;
+                    add_program(&mut archive, &format!("/bin/{name}"), &tool)?;
+                }
+            }
+            for (name, source) in &self.more {
+                match name.starts_with("/bin/") {
+                    true => add_program(&mut archive, name, source)?,
+                    false => archive.file(name, source)?,
+                }
+            }
             if stress_ng {
                 add_stress_ng(&mut archive, &self.cache, &self.scratch)?;
             }
@@ -109,15 +134,13 @@ pub fn fetch_programs(cache: &Cache) -> Result<()> {
     own_stress_ng().map_or_else(|| programs::STRESS_NG.get(cache).map(drop), |_| Ok(()))
 }
 
-/// Cargo builds the binary before this test and tells us where; a scratch build finds it beside
+/// Cargo builds a binary before this test and tells us where; a scratch build finds it beside
 /// itself.
-fn built_scheduler() -> Result<PathBuf> {
-    if let Some(path) = option_env!("CARGO_BIN_EXE_scx_pandemonium_user") {
-        return Ok(path.into());
-    }
+fn built(name: &str, told: Option<&str>) -> Result<Option<PathBuf>> {
     let program = std::env::current_exe().context("looking for this program")?;
     let profile = program.ancestors().nth(2).context("this program lies in target/PROFILE/deps")?;
-    Ok(profile.join("scx_pandemonium_user"))
+    let path = told.map_or_else(|| profile.join(name), PathBuf::from);
+    Ok(path.is_file().then_some(path))
 }
 
 fn log_folder() -> Result<PathBuf> {

@@ -5,7 +5,8 @@
 
 use super::assets::{self, Assets};
 use super::cache::Cache;
-use super::{demo, kernel, kernel_build, runner, suite};
+use super::{bars, demo, kernel, kernel_build, lab, runner, suite};
+use crate::bars::Phase;
 use crate::protocol::Mode;
 use anyhow::Result;
 use clap::error::ErrorKind;
@@ -33,6 +34,10 @@ enum What {
     Suite(SuiteArguments),
     /// Show the scheduler at work, beside the kernel's own.
     Demo(DemoArguments),
+    /// Measure every workload of the bars under the kernel's own scheduler and under ours.
+    Bars(BarsArguments),
+    /// Run the benchmark in exact time, beside the kernel's own scheduler and others.
+    Lab(LabArguments),
     /// Build Linux 6.12, the oldest kernel with sched_ext, into the cache.
     BuildKernel,
     /// Fill the cache, so that later runs need no network.
@@ -79,6 +84,90 @@ struct DemoArguments {
     scheduler: Option<PathBuf>,
 }
 
+#[derive(Args)]
+pub struct BarsArguments {
+    /// Numbers of virtual CPUs, comma-separated, one boot each. They share one stream of
+    /// instructions, so more would only show slower machines.
+    #[arg(long, value_name = "1..4", value_delimiter = ',', default_values_t = [2, 4],
+        value_parser = clap::value_parser!(u32).range(1..=4))]
+    pub cpus: Vec<u32>,
+    /// Measure these phases only, comma-separated.
+    #[arg(long, value_name = "PHASE", value_enum, value_delimiter = ',')]
+    pub only: Vec<Phase>,
+    /// Kernel series.
+    #[arg(long, default_value = kernel::SERIES[0])]
+    pub series: String,
+    /// A kernel image of your own instead of Debian's.
+    #[arg(long, value_name = "PATH")]
+    pub kernel: Option<PathBuf>,
+    /// The scheduler to measure, instead of the one that cargo built.
+    #[arg(long, value_name = "PATH")]
+    pub scheduler: Option<PathBuf>,
+    /// Options for the scheduler, in one string: "--policy fifo --no-preempt".
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, default_value = "")]
+    pub scheduler_args: String,
+    /// Measure each phase so often, in the same boot; the table shows medians.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub repeat: u32,
+    /// Fail if a bar is missed.
+    #[arg(long)]
+    pub strict: bool,
+    /// Write the figures here too.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct LabArguments {
+    /// Numbers of virtual CPUs, comma-separated, one boot each. They share one stream of
+    /// instructions, so more would only show slower machines.
+    #[arg(long, value_name = "1..4", value_delimiter = ',', default_values_t = [1, 2, 4],
+        value_parser = clap::value_parser!(u32).range(1..=4))]
+    pub cpus: Vec<u32>,
+    /// Measure these phases only, comma-separated; all of them take long.
+    #[arg(long, value_name = "PHASE", value_delimiter = ',')]
+    pub phases: Vec<String>,
+    /// Measure each phase for so many seconds of the guest.
+    #[arg(long, value_name = "S", default_value_t = 5.0)]
+    pub seconds: f64,
+    /// Measure everything so often.
+    #[arg(long, value_name = "N", default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub iterations: u32,
+    /// Go through everything so often before, without counting it.
+    #[arg(long, value_name = "N", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(0..=9))]
+    pub warm_up: u32,
+    /// Of everything that is pseudo-random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Measure every program scx_* in this folder too.
+    #[arg(long, value_name = "DIR")]
+    pub with: Option<PathBuf>,
+    /// Measure this too: NAME=COMMAND WITH ARGUMENTS, in the guest; may be repeated.
+    #[arg(long, value_name = "CONTENDER")]
+    pub contender: Vec<String>,
+    /// Measure the kernel's own scheduler only.
+    #[arg(long)]
+    pub kernel_only: bool,
+    /// Kernel series.
+    #[arg(long, default_value = kernel::SERIES[0])]
+    pub series: String,
+    /// A kernel image of your own instead of Debian's.
+    #[arg(long, value_name = "PATH")]
+    pub kernel: Option<PathBuf>,
+    /// The scheduler to measure, instead of the one that cargo built.
+    #[arg(long, value_name = "PATH")]
+    pub scheduler: Option<PathBuf>,
+    /// Options for the scheduler, in one string: "--policy fifo --no-preempt".
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, default_value = "")]
+    pub scheduler_args: String,
+    /// Where the results go, as lab-TIME.json.
+    #[arg(long, value_name = "DIR", default_value = "target/lab")]
+    pub output: PathBuf,
+}
+
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -105,6 +194,8 @@ fn run(arguments: Arguments) -> Result<bool> {
         What::Demo(arguments) => {
             demo::run(arguments.scheduler.as_deref(), arguments.kernel.as_deref())
         }
+        What::Bars(arguments) => bars::run(&arguments),
+        What::Lab(arguments) => lab::run(&arguments),
         What::BuildKernel => {
             let kernel = kernel_build::build(&Cache::open()?)?;
             println!("linux {} is at {}", kernel.name, kernel.image.display());

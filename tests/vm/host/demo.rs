@@ -31,7 +31,15 @@ pub fn run(scheduler: Option<&Path>, user_kernel: Option<&Path>) -> Result<bool>
     };
     introduce(&kernel);
     let scenario = scenario::find("demo").context("the scenario of the demonstration")?;
-    let boot = Boot { assets: &assets, kernel: &kernel, scenario, cpus: CPUS, mode: Mode::Exact };
+    let boot = Boot {
+        assets: &assets,
+        kernel: &kernel,
+        scenario,
+        cpus: CPUS,
+        mode: Mode::Exact,
+        detail: "",
+        limit_s: scenario.limit_s,
+    };
     let mut metrics = BTreeMap::new();
     let outcome = boot.run(&mut |message| match message {
         Message::Note { text } => progress::line(text),

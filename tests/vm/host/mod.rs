@@ -4,6 +4,7 @@
 
 mod apt;
 mod assets;
+mod bars;
 mod cache;
 mod cli;
 mod command;
@@ -12,6 +13,7 @@ mod demo;
 mod initramfs;
 mod kernel;
 mod kernel_build;
+mod lab;
 mod libraries;
 mod programs;
 mod progress;

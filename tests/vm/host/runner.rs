@@ -22,8 +22,10 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Passed,
-    /// The guest said so, or its kernel complained.
+    /// The guest said so.
     Failed(String),
+    /// The guest passed, or was late, and its kernel printed a warning or worse.
+    Complained(String),
     /// The agent never said hello.
     NeverUp(String),
     /// QEMU ended without a verdict.
@@ -39,6 +41,10 @@ pub struct Boot<'a> {
     pub scenario: &'a Scenario,
     pub cpus: u32,
     pub mode: Mode,
+    /// For the scenario: see `Orders`.
+    pub detail: &'a str,
+    /// The boot is killed after so many seconds of the host in fast mode.
+    pub limit_s: u64,
 }
 
 /// What to do with messages that are neither progress nor verdict.
@@ -114,7 +120,7 @@ impl Boot<'_> {
         Ok(match heard {
             Heard::Verdict(Message::Fail { reason }) => Outcome::Failed(reason),
             Heard::Verdict(_) => match console.trouble() {
-                Some(line) => Outcome::Failed(format!("passed, but the kernel complained: {line}")),
+                Some(line) => Outcome::Complained(format!("the kernel complained: {line}")),
                 None => Outcome::Passed,
             },
             Heard::End if complaints.trim().is_empty() => Outcome::GuestDied(console.last_words()),
@@ -124,10 +130,12 @@ impl Boot<'_> {
             Heard::TooLate(doing) => {
                 let reason =
                     format!("killed after {} s; last heard: {doing}", start.elapsed().as_secs());
-                Outcome::TimedOut(match console.trouble() {
-                    Some(line) => format!("{reason}; the kernel complained: {line}"),
-                    None => reason,
-                })
+                match console.trouble() {
+                    Some(line) => {
+                        Outcome::Complained(format!("{reason}; the kernel complained: {line}"))
+                    }
+                    None => Outcome::TimedOut(reason),
+                }
             }
             Heard::Nothing => {
                 let waited = start.elapsed().as_secs();
@@ -149,6 +157,7 @@ impl Boot<'_> {
             scenario: self.scenario.name.into(),
             mode: self.mode,
             scheduler: self.assets.scheduler_name()?,
+            detail: self.detail.into(),
         };
         let initramfs = self.assets.initramfs(self.scenario.stress_ng)?;
         let mut command = self.assets.qemu.boot(&Machine {
@@ -183,7 +192,7 @@ impl Boot<'_> {
 
     fn listen(&self, guest: &RunningGuest, start: Instant, listener: &mut Listener) -> Heard {
         let factor = if self.mode == Mode::Exact { EXACT_FACTOR } else { 1 };
-        let limit = Duration::from_secs(self.scenario.limit_s) * factor;
+        let limit = Duration::from_secs(self.limit_s) * factor;
         let mut doing = "booting".to_string();
         let mut up = false;
         loop {
@@ -262,6 +271,7 @@ impl Outcome {
         match self {
             Outcome::Passed => "passed",
             Outcome::Failed(_) => "failed",
+            Outcome::Complained(_) => "failed, with a complaint of the kernel",
             Outcome::NeverUp(_) => "never came up",
             Outcome::GuestDied(_) => "guest died",
             Outcome::TimedOut(_) => "timed out",
@@ -273,17 +283,24 @@ impl Outcome {
         match self {
             Outcome::Passed | Outcome::Interrupted => "",
             Outcome::Failed(reason)
+            | Outcome::Complained(reason)
             | Outcome::NeverUp(reason)
             | Outcome::GuestDied(reason)
             | Outcome::TimedOut(reason) => reason,
         }
     }
 
+    /// Whether a host that stood still for some seconds could be the reason. A kernel that
+    /// complained or died had another one.
+    pub fn may_be_the_hosts(&self) -> bool {
+        matches!(self, Outcome::Failed(_) | Outcome::TimedOut(_))
+    }
+
     /// Whether this is what the scenario is meant to end in.
     pub fn is_expected(&self, expect: Expect) -> bool {
         match (self, expect) {
             (Outcome::Passed, Expect::Pass) => true,
-            (Outcome::Failed(reason), Expect::Fail(parts)) => {
+            (Outcome::Failed(reason) | Outcome::Complained(reason), Expect::Fail(parts)) => {
                 parts.iter().any(|part| reason.contains(part))
             }
             (Outcome::GuestDied(_), Expect::Die) => true,

@@ -8,7 +8,7 @@ use super::kernel::{self, Kernel};
 use super::progress;
 use super::runner::{self, Boot, Outcome};
 use super::table::{self, Row};
-use crate::protocol::Message;
+use crate::protocol::{Message, Mode};
 use crate::scenario::{self, Scenario};
 use anyhow::{Result, bail};
 use std::time::Instant;
@@ -32,8 +32,18 @@ pub fn run(arguments: &SuiteArguments) -> Result<bool> {
         }
     }
     table::print(&rows);
-    Ok(rows.iter().all(Row::passed) && !runner::was_interrupted())
+    let disturbed = rows.iter().filter(|row| row.was_disturbed()).count();
+    if disturbed > DISTURBED_MAX {
+        println!("{disturbed} scenarios needed a second try, and {DISTURBED_MAX} are tolerated");
+    }
+    let passed = rows.iter().all(Row::passed) && disturbed <= DISTURBED_MAX;
+    Ok(passed && !runner::was_interrupted())
 }
+
+/// Time in fast mode is the host's, so a host that stands still for seconds looks like a scheduler
+/// that does: a scenario that failed there by its own judgement is tried once more, visibly. More
+/// of them in one suite than this are no accident.
+const DISTURBED_MAX: usize = 2;
 
 fn run_one(
     assets: &Assets,
@@ -41,13 +51,34 @@ fn run_one(
     scenario: &'static Scenario,
     arguments: &SuiteArguments,
 ) -> Result<Row> {
+    let first = try_once(assets, kernel, scenario, arguments, None)?;
+    let again = first.outcome.may_be_the_hosts() && !scenario.exact;
+    if first.passed() || !again || arguments.mode == Mode::Exact {
+        return Ok(first);
+    }
+    let failed = format!("{}: {}", first.outcome.name(), first.outcome.reason());
+    try_once(assets, kernel, scenario, arguments, Some(failed))
+}
+
+/// One boot. `first` is why the one before it failed.
+fn try_once(
+    assets: &Assets,
+    kernel: &Kernel,
+    scenario: &'static Scenario,
+    arguments: &SuiteArguments,
+    first: Option<String>,
+) -> Result<Row> {
     progress::line(&format!("{} {}: starting", kernel.name, scenario.name));
+    // Only the suite's test of itself makes use of it.
+    let attempt = if first.is_none() { "1" } else { "2" };
     let boot = Boot {
         assets,
         kernel,
         scenario,
         cpus: scenario.cpus.unwrap_or(arguments.cpus),
-        mode: arguments.mode,
+        mode: if scenario.exact { Mode::Exact } else { arguments.mode },
+        detail: attempt,
+        limit_s: scenario.limit_s,
     };
     let start = Instant::now();
     let outcome = boot.run(&mut |message| match message {
@@ -56,7 +87,8 @@ fn run_one(
         Message::Telemetry { line } => progress::line(&format!("    | {line}")),
         _ => {}
     })?;
-    let row = Row { kernel: kernel.name.clone(), scenario, outcome, took: start.elapsed() };
+    let (kernel, took) = (kernel.name.clone(), start.elapsed());
+    let row = Row { kernel, scenario, outcome, first, took };
     progress::line(&format!(
         "{} {}: {} in {} s",
         row.kernel,
@@ -68,7 +100,10 @@ fn run_one(
         progress::line(&format!("    {}", row.outcome.reason()));
     }
     if !row.passed() {
-        progress::line(&format!("    console: {}", boot.console_path().display()));
+        // A second try would write over it.
+        let kept = boot.console_path().with_extension(format!("{attempt}.log"));
+        let _ = std::fs::rename(boot.console_path(), &kept);
+        progress::line(&format!("    console: {}", kept.display()));
     }
     Ok(row)
 }

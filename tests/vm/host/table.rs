@@ -3,7 +3,7 @@
 //! The result of a suite as a table.
 
 use super::runner::Outcome;
-use crate::scenario::Scenario;
+use crate::scenario::{Expect, Scenario};
 use std::time::Duration;
 
 /// One boot and what became of it.
@@ -11,17 +11,28 @@ pub struct Row {
     pub kernel: String,
     pub scenario: &'static Scenario,
     pub outcome: Outcome,
+    /// Why a try before this one failed.
+    pub first: Option<String>,
     pub took: Duration,
 }
 
 impl Row {
     pub fn passed(&self) -> bool {
-        self.outcome.is_expected(self.scenario.expect)
+        match self.scenario.expect {
+            Expect::PassAgain => self.first.is_some() && self.outcome == Outcome::Passed,
+            expect => self.outcome.is_expected(expect),
+        }
+    }
+
+    /// Whether it passed only when it was tried again, and was not meant to.
+    pub fn was_disturbed(&self) -> bool {
+        self.first.is_some() && self.scenario.expect != Expect::PassAgain && self.passed()
     }
 
     /// The outcome in words: an expected failure is a pass, and says of what kind.
     pub fn verdict(&self) -> String {
         match (self.passed(), &self.outcome) {
+            (true, Outcome::Passed) if self.was_disturbed() => "passed (second try)".into(),
             (true, Outcome::Passed) => "passed".into(),
             (true, outcome) => format!("passed ({}, as it must)", outcome.name()),
             (false, Outcome::Passed) => "FAILED (passed, and must not)".into(),
@@ -59,6 +70,13 @@ pub fn print(rows: &[Row]) {
             row.kernel,
             row.outcome.name(),
             row.outcome.reason()
+        );
+    }
+    for row in rows.iter().filter(|row| row.was_disturbed()) {
+        let first = row.first.as_deref().unwrap_or_default();
+        println!(
+            "\n{} on {} passed at the second try; first {first}",
+            row.scenario.name, row.kernel
         );
     }
     let passed = rows.iter().filter(|row| row.passed()).count();

@@ -32,8 +32,22 @@ pub const ALL: &[Scenario] = &[
         run: pinned,
         ..USUAL
     },
+    Scenario {
+        name: "weights",
+        about: "hogs of nice 0 and 5 share by the kernel's weights; nice 19 and SCHED_IDLE lose to \
+            everyone, and still live. In exact time: it is about shares",
+        cpus: Some(2),
+        limit_s: 60,
+        exact: true,
+        run: weights,
+        ..USUAL
+    },
 ];
 
+/// `sched_prio_to_weight` of the kernel: 1024 and 335.
+const NICE_0_TO_5: f64 = 1024.0 / 335.0;
+/// nice 19 weighs 15 of 1024, SCHED_IDLE 3: what a tick of 4 ms a second adds to that is little.
+const LOSERS_MAX_PERCENT: u64 = 5;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn full_user(guest: &Guest) -> Result<()> {
@@ -134,4 +148,39 @@ fn pinned(guest: &Guest) -> Result<()> {
     }
     drop(load);
     scheduler.finish().map(drop)
+}
+
+fn weights(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    let pair = [Kind::NiceHog { nice: 0 }, Kind::NiceHog { nice: 5 }];
+    let done = work_in(6 * SECOND, &pair.repeat(guest.cpus))?;
+    let sum = |first: usize| done.iter().skip(first).step_by(2).sum::<u64>();
+    let ratio = sum(0) as f64 / sum(1).max(1) as f64;
+    report::note(format!("nice 0 and 5 by turns: {done:?}, so {ratio:.2} to 1"));
+    ensure!(
+        (ratio / NICE_0_TO_5 - 1.0).abs() <= 0.1,
+        "nice 0 gets {ratio:.2} times as much as nice 5, not {NICE_0_TO_5:.2} times"
+    );
+
+    let mut plan = vec![Kind::Hog; guest.cpus];
+    plan.extend([Kind::NiceHog { nice: 19 }, Kind::IdleClassHog]);
+    let done = work_in(5 * SECOND, &plan)?;
+    report::note(format!("units of work of {plan:?}: {done:?}"));
+    let (hogs, losers) = done.split_at(guest.cpus);
+    let each = hogs.iter().sum::<u64>() / hogs.len() as u64;
+    for (kind, &loser) in plan[guest.cpus..].iter().zip(losers) {
+        ensure!(loser > 0, "{kind:?} stood still");
+        ensure!(
+            loser * 100 <= each * LOSERS_MAX_PERCENT,
+            "{kind:?} did {loser} units of work, a hog {each}"
+        );
+    }
+    scheduler.finish().map(drop)
+}
+
+/// What each worker does in this time, once all have begun.
+fn work_in(time: Duration, plan: &[Kind]) -> Result<Vec<u64>> {
+    let load = Load::start(plan)?;
+    std::thread::sleep(SECOND / 2);
+    Ok(load.steps_in(time))
 }

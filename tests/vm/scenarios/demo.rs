@@ -4,7 +4,7 @@
 
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
-use crate::guest::{Guest, kernel, probe, quiet, report};
+use crate::guest::{Guest, kernel, quiet, report, wakeups};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ fn measure(guest: &Guest, side: &str, scheduler: Option<&Scheduler>) -> Result<(
     std::thread::sleep(Duration::from_millis(300));
     let before: u64 = load.steps().iter().sum();
     let start = Instant::now();
-    let probe = probe::Probe::start(SECONDS)?;
+    let probe = wakeups::start(SECONDS)?;
     for second in 1..=SECONDS {
         std::thread::sleep(Duration::from_secs(1));
         if let Some(scheduler) = scheduler {

@@ -27,9 +27,12 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
-const NOBODY: u32 = 65534;
-const USAGE: i32 = 2;
-const UNPRIVILEGED: i32 = 3;
+/// A user without privileges.
+pub const NOBODY: u32 = 65534;
+/// Exit code: wrong use.
+pub const USAGE: i32 = 2;
+/// Exit code: missing privileges.
+pub const UNPRIVILEGED: i32 = 3;
 const ALREADY_LOADED: i32 = 5;
 const EJECTED: i32 = 7;
 const LIMIT: Duration = Duration::from_secs(10);
@@ -64,7 +67,7 @@ fn errors(guest: &Guest) -> Result<()> {
 }
 
 /// Runs to the end: this exit code, and one sentence on stderr that contains each of the parts.
-fn expect_refusal(what: &str, command: &mut Command, code: i32, parts: &[&str]) -> Result<()> {
+pub fn expect_refusal(what: &str, command: &mut Command, code: i32, parts: &[&str]) -> Result<()> {
     report::progress(format!("a start that must be refused: {what}"));
     let mut child = command.spawn().with_context(|| format!("{what}: starting it"))?;
     let Some(status) = scheduler::wait_with_limit(&mut child, LIMIT)? else {

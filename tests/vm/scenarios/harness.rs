@@ -5,7 +5,7 @@
 
 use crate::guest::{Guest, kernel, report};
 use crate::scenario::{Expect, Scenario, USUAL};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::time::Duration;
 
 pub const ALL: &[Scenario] = &[
@@ -24,6 +24,14 @@ pub const ALL: &[Scenario] = &[
         expect: Expect::Fail(&["the guest agent panicked: on purpose"]),
         once: true,
         run: |_| panic!("on purpose"),
+        ..USUAL
+    },
+    Scenario {
+        name: "self-recovers",
+        about: "the guest fails once and then passes: the harness must try it again, and say so",
+        expect: Expect::PassAgain,
+        once: true,
+        run: recovers,
         ..USUAL
     },
     Scenario {
@@ -53,6 +61,11 @@ pub const ALL: &[Scenario] = &[
         ..USUAL
     },
 ];
+
+fn recovers(guest: &Guest) -> Result<()> {
+    ensure!(guest.orders.detail == "2", "on purpose, at the first try");
+    Ok(())
+}
 
 fn warns(_: &Guest) -> Result<()> {
     std::fs::write("/dev/kmsg", "<4>WARNING: on purpose").context("writing to the kernel's log")

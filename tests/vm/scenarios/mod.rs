@@ -2,20 +2,44 @@
 
 //! The scenarios, one file a topic.
 
+mod bars;
 mod classes;
+mod control;
 mod demo;
+mod domain;
 mod errors;
+mod fast_path;
 mod harness;
 mod hotplug;
+mod lab;
 mod lifecycle;
 mod mix;
+mod modes;
+mod procdb;
+mod record;
 mod stress;
+mod tiers;
 
 use crate::scenario::Scenario;
 
 /// What the suite runs, in this order.
-pub const SUITE: &[&[Scenario]] =
-    &[harness::ALL, lifecycle::ALL, errors::ALL, mix::ALL, classes::ALL, hotplug::ALL, stress::ALL];
+pub const SUITE: &[&[Scenario]] = &[
+    harness::ALL,
+    lifecycle::ALL,
+    errors::ALL,
+    control::ALL,
+    procdb::ALL,
+    record::ALL,
+    mix::ALL,
+    classes::ALL,
+    modes::ALL,
+    domain::ALL,
+    tiers::ALL,
+    hotplug::ALL,
+    fast_path::ALL,
+    lab::ALL,
+    stress::ALL,
+];
 
 /// Run by name only.
-pub const APART: &[Scenario] = &[demo::DEMO, lifecycle::KERNEL_CHECK];
+pub const APART: &[Scenario] = &[demo::DEMO, bars::BARS, lab::LAB, lifecycle::KERNEL_CHECK];

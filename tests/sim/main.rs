@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The wind tunnel: that the model keeps the backend's contract, that a seed repeats a run, and
+//! that every judge can convict.
+
+mod common;
+mod experiment;
+mod lab;
+mod model;
+mod planted;
+mod shortest;
+mod swarm;

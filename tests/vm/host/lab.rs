@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The lab: `bench run` in exact time, one boot for each number of CPUs, all results in one file.
+
+use super::assets::Assets;
+use super::cli::LabArguments;
+use super::kernel::{self, Kernel};
+use super::progress;
+use super::runner::{self, Boot, Outcome};
+use crate::lab::{self, Receiver};
+use crate::protocol::{Message, Mode};
+use crate::scenario;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Instant, SystemTime};
+
+/// What a boot and the waits for quiet may take, in seconds of fast mode.
+const LIMIT_S: f64 = 120.0;
+/// What a phase may take beyond its seconds, and loading a scheduler, likewise.
+const LIMIT_S_PHASE: f64 = 6.0;
+const LIMIT_S_LOAD: f64 = 15.0;
+/// How many phases there are, where all of them are measured.
+const PHASES: usize = 25;
+
+/// Whether every boot came to its end.
+pub fn run(arguments: &LabArguments) -> Result<bool> {
+    let mut assets = Assets::find(arguments.scheduler.as_deref())?;
+    let kernel = match &arguments.kernel {
+        Some(path) => kernel::of_user(path)?,
+        None => kernel::of_series(&assets, &arguments.series)?,
+    };
+    let peers = match &arguments.with {
+        Some(folder) => programs(folder)?,
+        None => Vec::new(),
+    };
+    let words = words(arguments, &peers)?;
+    let detail = lab::to_word(&words)?;
+    assets.more = more_files(&kernel, peers);
+    let path = output(&arguments.output)?;
+    let mut receiver = Receiver::default();
+    let mut finished = true;
+    for &cpus in &arguments.cpus {
+        let boot = boot(&assets, &kernel, arguments, cpus, &detail)?;
+        finished &= measure(&boot, &mut receiver, &path)?;
+        if runner::was_interrupted() {
+            break;
+        }
+    }
+    ensure!(path.is_file(), "nothing was measured");
+    println!("\nresults: {}", path.display());
+    report(&assets, &path);
+    Ok(finished && !runner::was_interrupted())
+}
+
+/// What the guest's `bench run` is told.
+fn words(arguments: &LabArguments, peers: &[(String, PathBuf)]) -> Result<Vec<String>> {
+    let mut words: Vec<String> = Vec::new();
+    let mut add = |option: &str, value: String| words.extend([option.to_string(), value]);
+    add("--iterations", arguments.iterations.to_string());
+    add("--warm-up", arguments.warm_up.to_string());
+    add("--seconds", arguments.seconds.to_string());
+    add("--seed", arguments.seed.to_string());
+    if !arguments.phases.is_empty() {
+        add("--phases", arguments.phases.join(","));
+    }
+    if !arguments.scheduler_args.is_empty() {
+        // In one word: it begins with a dash.
+        words.push(format!("--scheduler-args={}", arguments.scheduler_args));
+    }
+    for (name, _) in peers {
+        words.extend(["--with".into(), name.rsplit('/').next().unwrap_or(name).to_string()]);
+    }
+    for contender in &arguments.contender {
+        words.extend(["--with".into(), contender.clone()]);
+    }
+    if arguments.kernel_only {
+        words.push("--kernel-only".into());
+    }
+    Ok(words)
+}
+
+fn boot<'a>(
+    assets: &'a Assets,
+    kernel: &'a Kernel,
+    arguments: &LabArguments,
+    cpus: u32,
+    detail: &'a str,
+) -> Result<Boot<'a>> {
+    let phases = if arguments.phases.is_empty() { PHASES } else { arguments.phases.len() } as f64;
+    let schedulers = (2 + assets.more.len() + arguments.contender.len()) as f64;
+    let loaded = LIMIT_S_LOAD + phases * (2.0 * arguments.seconds + LIMIT_S_PHASE);
+    let rounds = f64::from(arguments.iterations + arguments.warm_up);
+    Ok(Boot {
+        assets,
+        kernel,
+        scenario: scenario::find("lab").context("the scenario of the lab")?,
+        cpus,
+        mode: Mode::Exact,
+        detail,
+        limit_s: (LIMIT_S + rounds * schedulers * loaded) as u64,
+    })
+}
+
+/// One boot. Every piece of its results is written as it comes.
+fn measure(boot: &Boot, receiver: &mut Receiver, path: &Path) -> Result<bool> {
+    progress::line(&format!("Linux {}, {} CPUs: booting", boot.kernel.name, boot.cpus));
+    let start = Instant::now();
+    let mut trouble = None;
+    let outcome = boot.run(&mut |message| match message {
+        Message::Note { text } => {
+            progress::line(&format!("{:5} s  {text}", start.elapsed().as_secs()));
+        }
+        Message::Results { piece } => {
+            let kept = receiver.take(piece).and_then(|()| keep(receiver, path));
+            trouble = trouble.take().or(kept.err());
+        }
+        _ => {}
+    })?;
+    if let Some(trouble) = trouble {
+        return Err(trouble.context("keeping the results"));
+    }
+    let passed = outcome == Outcome::Passed;
+    if !passed {
+        let console = boot.console_path();
+        progress::line(&format!("{}: {}", outcome.name(), outcome.reason()));
+        progress::line(&format!("console: {}", console.display()));
+    }
+    Ok(passed)
+}
+
+/// Whoever looks finds the old file or the new one.
+fn keep(receiver: &mut Receiver, path: &Path) -> Result<()> {
+    let results = receiver.results().context("there are no results")?;
+    results["command"] = Value::String(command_line());
+    let partial = path.with_extension("partial");
+    fs::write(&partial, results.to_string())
+        .and_then(|()| fs::rename(&partial, path))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+fn command_line() -> String {
+    let words = std::env::args().skip(1).map(|word| match word.contains(' ') {
+        true => format!("'{word}'"),
+        false => word,
+    });
+    format!("cargo test --release --test vm -- {}", words.collect::<Vec<_>>().join(" "))
+}
+
+/// Schedulers in a folder, by their places in the guest.
+fn programs(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with("scx_")).collect();
+    names.sort_unstable();
+    ensure!(!names.is_empty(), "there is no program scx_* in {}", folder.display());
+    Ok(names.into_iter().map(|name| (format!("/bin/{name}"), folder.join(&name))).collect())
+}
+
+/// The kernel's configuration goes where programs look for it.
+fn more_files(kernel: &Kernel, peers: Vec<(String, PathBuf)>) -> Vec<(String, PathBuf)> {
+    let config = kernel.image.with_file_name("config");
+    let release = kernel.image.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+    let config = release
+        .filter(|_| config.is_file())
+        .map(|release| (format!("/boot/config-{release}"), config.clone()));
+    peers.into_iter().chain(config).collect()
+}
+
+fn output(folder: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Ok(folder.join(format!("lab-{}.json", now.map_or(0, |since| since.as_secs()))))
+}
+
+/// The scheduler's own tables; without them the file is there all the same.
+fn report(assets: &Assets, path: &Path) {
+    let mut command = Command::new(&assets.scheduler);
+    let shown = command.args(["bench", "report"]).arg(path).status();
+    if !shown.is_ok_and(|status| status.success()) {
+        println!("they could not be shown: try `scx_pandemonium_user bench report`");
+    }
+}

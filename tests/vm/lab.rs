@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What the two halves of the lab agree on: how the words of a `bench run` travel to the guest, and
+//! how its results travel back, piece by piece.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+/// The lists of a results file that grow while it is measured.
+const LISTS: [&str; 2] = ["runs", "failures"];
+/// Separates words; none of ours has one.
+const WORD: char = ';';
+/// A blank inside a word, as addresses have it.
+const BLANK: &str = "%20";
+
+/// All words as one of the kernel's command line; one that could not travel there is refused.
+pub fn to_word(words: &[String]) -> Result<String> {
+    for word in words {
+        let odd =
+            |c: char| c == WORD || c == '"' || c == '%' || !(c == ' ' || c.is_ascii_graphic());
+        ensure!(
+            !word.is_empty() && !word.contains(odd),
+            "{word:?} has a character that cannot travel on the kernel's command line"
+        );
+    }
+    Ok(words.join(&WORD.to_string()).replace(' ', BLANK))
+}
+
+pub fn from_word(word: &str) -> Vec<String> {
+    word.replace(BLANK, " ").split(WORD).map(str::to_string).collect()
+}
+
+/// What of a results file the other side does not know yet.
+#[derive(Default)]
+pub struct Sender {
+    /// How long each list was.
+    sent: Option<[usize; 2]>,
+}
+
+impl Sender {
+    /// The news in `results`, if there are any: at first all of it.
+    pub fn news(&mut self, results: &Value) -> Option<Value> {
+        let lengths = LISTS.map(|list| results[list].as_array().map_or(0, Vec::len));
+        let before = self.sent.replace(lengths);
+        let Some(before) = before else { return Some(results.clone()) };
+        if before == lengths && results["complete"] != true {
+            return None;
+        }
+        let mut news = json!({ "complete": results["complete"] });
+        for (list, before) in LISTS.iter().zip(before) {
+            let new = results[*list].as_array().map(|all| all[before..].to_vec());
+            news[*list] = Value::Array(new.unwrap_or_default());
+        }
+        Some(news)
+    }
+}
+
+/// Puts pieces together again, and boots to boots.
+#[derive(Default)]
+pub struct Receiver {
+    results: Option<Value>,
+}
+
+impl Receiver {
+    /// Takes a piece. The head of the first boot stays; that of a later one adds its lists only.
+    pub fn take(&mut self, piece: &Value) -> Result<()> {
+        let Some(results) = &mut self.results else {
+            ensure!(piece["format"].is_string(), "the first piece of the results has no head");
+            self.results = Some(piece.clone());
+            return Ok(());
+        };
+        for list in LISTS {
+            let new = piece[list].as_array().context("a piece of the results lacks a list")?;
+            let all = results[list].as_array_mut().context("the results lack a list")?;
+            all.extend(new.iter().cloned());
+        }
+        results["complete"] = piece["complete"].clone();
+        let cpus = &piece["machine"]["cpus"];
+        if cpus.as_u64() > results["machine"]["cpus"].as_u64() {
+            results["machine"]["cpus"] = cpus.clone();
+        }
+        Ok(())
+    }
+
+    /// What has come until now.
+    pub fn results(&mut self) -> Option<&mut Value> {
+        self.results.as_mut()
+    }
+}

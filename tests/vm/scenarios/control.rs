@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What a person can change: knobs while it runs, a file of knobs.
+
+use super::errors::{NOBODY, UNPRIVILEGED, USAGE, expect_refusal};
+use crate::guest::load::{Kind, Load};
+use crate::guest::scheduler::{self, LOAD_LIMIT, Scheduler};
+use crate::guest::{Guest, report};
+use crate::scenario::{Scenario, USUAL};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "tune",
+        about: "a knob that is turned while hogs run changes how often they are switched; a value \
+            out of range, or another user, changes nothing",
+        run: tune,
+        ..USUAL
+    },
+    Scenario {
+        name: "options",
+        about: "a file of knobs is used, a wrong one is refused with its line; so is a domain \
+            without a CPU that is online",
+        limit_s: 90,
+        run: options,
+        ..USUAL
+    },
+];
+
+/// A client waits for a server that our own scheduler schedules.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Two readings so far apart tell a rate.
+const WINDOW: Duration = Duration::from_secs(3);
+
+/// What the program prints when it is asked something, and succeeds.
+pub fn ask(guest: &Guest, arguments: &[&str]) -> Result<String> {
+    let what = arguments.join(" ");
+    report::progress(format!("asking: {what}"));
+    let mut child = scheduler::command(guest, arguments).spawn().context("starting a client")?;
+    let Some(status) = scheduler::wait_with_limit(&mut child, LIMIT)? else {
+        let _ = child.kill();
+        bail!("{what}: no answer within {} s", LIMIT.as_secs());
+    };
+    let (mut said, mut complaint) = (String::new(), String::new());
+    child.stdout.take().context("stdout is piped")?.read_to_string(&mut said)?;
+    child.stderr.take().context("stderr is piped")?.read_to_string(&mut complaint)?;
+    ensure!(status.success(), "{what}: {status}, saying: {complaint}");
+    Ok(said)
+}
+
+fn tune(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    let _load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
+    let refused: [(&[&str], &[&str]); 4] = [
+        (&["tune", "batch_slice_us=99"], &["batch_slice_us", "100 to 100000"]),
+        (&["tune", "speed=9"], &["no knob", "speed"]),
+        (&["tune", "--release", "speed"], &["no knob", "speed"]),
+        (&["tune", "slice_us=200", "slice_min_us=300"], &["must not be above"]),
+    ];
+    for (arguments, parts) in refused {
+        let command = &mut scheduler::command(guest, arguments);
+        expect_refusal(&arguments.join(" "), command, USAGE, parts)?;
+    }
+    let mut nobody = scheduler::command(guest, &["tune", "lag_scale=9"]);
+    nobody.uid(NOBODY).gid(NOBODY);
+    expect_refusal("tune as nobody", &mut nobody, UNPRIVILEGED, &["only the user"])?;
+    ensure!(scheduler.statistics()?.count("nr_knobs_set")? == 0, "a refused knob was set");
+
+    // Two slices of which only the second is longer than the tick at which the kernel ends them.
+    let mut rates = Vec::new();
+    for slice in ["batch_slice_us=4000", "batch_slice_us=40000"] {
+        let said = ask(guest, &["tune", slice])?;
+        report::note(said.trim());
+        ensure!(said.starts_with(slice) && said.contains('*'), "tune {slice} said: {said}");
+        rates.push(requeues_per_second(&scheduler)?);
+    }
+    report::note(format!("requeues a second with 4 ms and 40 ms: {rates:?}"));
+    ensure!(rates[1] < rates[0] / 2, "a slice ten times as long changed little: {rates:?}");
+    let all = ask(guest, &["tune"])?;
+    ensure!(all.contains("batch_slice_us=40000") && all.contains("rule.deficit=on"), "{all}");
+    ask(guest, &["tune", "--release", "batch_slice_us"])?;
+    ensure!(scheduler.statistics()?.count("nr_knobs_set")? == 0, "a released knob is still set");
+    let ended = scheduler.finish()?;
+    let last = ended.output.iter().rfind(|line| line.starts_with("[KNOBS]"));
+    report::note(last.context("the last word on knobs is missing")?.as_str());
+    Ok(())
+}
+
+fn requeues_per_second(scheduler: &Scheduler) -> Result<u64> {
+    // What was sent with the slice before is over.
+    std::thread::sleep(Duration::from_millis(500));
+    let before = scheduler.statistics()?.count("nr_requeues")?;
+    std::thread::sleep(WINDOW);
+    Ok((scheduler.statistics()?.count("nr_requeues")? - before) / WINDOW.as_secs())
+}
+
+fn options(guest: &Guest) -> Result<()> {
+    let file = "/tmp/knobs";
+    fs::write(file, "# longer\nlag_scale=9\n\nslice_us=99\n").context("writing knobs")?;
+    let beyond = format!("{}-70", guest.cpus);
+    let refused: [(&[&str], &[&str]); 6] = [
+        (&["--knobs", file], &[file, "line 4", "slice_us", "100 to 100000"]),
+        (&["--knobs", "/tmp/none"], &["/tmp/none", "No such file"]),
+        (&["--primary-domain", &beyond], &["names no CPU that is online"]),
+        (&["--primary-domain", "powersave"], &["powersave", "of one kind"]),
+        (&["--primary-domain", "0-"], &["0-3,8,10-20:2"]),
+        (&["--domain-strict"], &["--primary-domain"]),
+    ];
+    for (arguments, parts) in refused {
+        let command: &mut Command = &mut scheduler::command(guest, arguments);
+        expect_refusal(&arguments.join(" "), command, USAGE, parts)?;
+    }
+
+    fs::write(file, "lag_scale=9 # longer\nrule.adaptive=off\n").context("writing knobs")?;
+    let scheduler = Scheduler::start(guest, &["--knobs", file])?;
+    let all = ask(guest, &["tune"])?;
+    let marked = |key: &str| all.lines().any(|line| line.starts_with(key) && line.contains('*'));
+    ensure!(marked("lag_scale=9") && marked("rule.adaptive=off"), "the file was not used: {all}");
+    let regime = scheduler.statistics()?.text("regime")?.to_owned();
+    ensure!(regime == "FIXED", "without the loop the regime is {regime}");
+    scheduler.finish()?;
+    tells_what_happened(guest)
+}
+
+/// With `--verbose` a line a second, at the end the log and the last word of the loop.
+fn tells_what_happened(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &["--verbose", "--dump-log"])?;
+    let lines = || scheduler.printed().iter().filter(|line| line.starts_with("d/s:")).count();
+    // The scheduler locks its memory before it decides, and tells nothing before it decides.
+    let start = Instant::now();
+    while lines() == 0 {
+        ensure!(start.elapsed() < LOAD_LIMIT, "no statistics in {} s", LOAD_LIMIT.as_secs());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    report::note(format!("the first line of statistics came after {:.1?}", start.elapsed()));
+    std::thread::sleep(Duration::from_secs(4));
+    let more = lines();
+    // Every second, or every other while nothing happens.
+    ensure!((1..=5).contains(&more), "{more} lines of statistics in 4 s");
+    let said = scheduler.finish()?.output;
+    let find = |begin: &str| {
+        let found = said.iter().rfind(|line| line.trim_start().starts_with(begin));
+        found.with_context(|| format!("at the end it did not say {begin}: {}", said.join(" | ")))
+    };
+    find("[KNOBS] regime=")?;
+    find("TIME      D/S")?;
+    report::note(said.last().context("the summary is missing")?.as_str());
+    ensure!(said.last().is_some_and(|line| line.contains(" seconds in ")), "no summary");
+    Ok(())
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A domain: tasks run inside, all of them or as long as there is room.
+
+use crate::guest::load::{Kind, Load};
+use crate::guest::scheduler::Scheduler;
+use crate::guest::{Guest, report, watch};
+use crate::scenario::{Scenario, USUAL};
+use anyhow::{Result, ensure};
+use std::thread::sleep;
+use std::time::Duration;
+
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "domain-strict",
+        about: "the scheduler that uses even CPUs only: nobody runs elsewhere, but who is bound \
+            elsewhere, and nobody stands still",
+        cpus: Some(4),
+        limit_s: 90,
+        run: strict,
+        ..USUAL
+    },
+    Scenario {
+        name: "domain-preferred",
+        about: "a preferred domain of two CPUs: two hogs stay inside, eight use all CPUs. In exact \
+            time: a host that stops a CPU of the domain makes it look full",
+        cpus: Some(4),
+        exact: true,
+        run: preferred,
+        ..USUAL
+    },
+];
+
+/// CPUs 0 and 2, as bits.
+const EVEN: u64 = 0b0101;
+/// CPUs 2 and 3.
+const LAST_TWO: u64 = 0b1100;
+/// An odd CPU, for the one that is bound to it.
+const ODD_CPU: usize = 1;
+/// The first placements, and the agent's own, are over.
+const SETTLE: Duration = Duration::from_secs(1);
+const WINDOW: Duration = Duration::from_secs(3);
+/// Whoever is displaced by something short is back soon; two hogs that nobody places, or calls
+/// home, are outside half of the time.
+const STRAYS_MAX_PERMILLE: u64 = 50;
+/// Two of four CPUs are outside, so even sharing gives a half; a tenth is far from none.
+const OVERFLOW_MIN_PERMILLE: u64 = 100;
+
+fn strict(guest: &Guest) -> Result<()> {
+    let arguments = ["--primary-domain", "0-63:2", "--domain-strict"];
+    let scheduler = Scheduler::start(guest, &arguments)?;
+    let mut plan = vec![Kind::Hog; guest.cpus];
+    plan.extend([1_000, 3_000, 10_000].map(|pause_us| Kind::Sleeper { pause_us }));
+    plan.extend([Kind::PipePair, Kind::Forker, Kind::Execer]);
+    plan.push(Kind::PinnedHog { cpu: ODD_CPU });
+    let load = Load::start_at_home(&plan, EVEN)?;
+    watch::every_worker_moves(&load, 8, |_| scheduler.expect_in_charge())?;
+    report::note(format!("units outside, by worker: {:?}", load.strays()));
+    for (worker, strays) in load.workers().iter().zip(load.strays()) {
+        ensure!(strays == 0, "{} did {strays} units of work outside its CPUs", worker.name);
+    }
+    drop(load);
+    scheduler.finish().map(drop)
+}
+
+fn preferred(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &["--primary-domain", "2-3"])?;
+    let few = permille_outside(&scheduler, &[Kind::Hog; 2])?;
+    let many = permille_outside(&scheduler, &[Kind::Hog; 8])?;
+    report::note(format!(
+        "of 1000 units of work of 2 hogs {few} were done outside, of 8 hogs {many}"
+    ));
+    ensure!(few <= STRAYS_MAX_PERMILLE, "two hogs did {few} of 1000 units outside, with room");
+    ensure!(many >= OVERFLOW_MIN_PERMILLE, "eight hogs did {many} of 1000 units outside only");
+    scheduler.finish().map(drop)
+}
+
+/// The share of a load's work that was done outside of the domain.
+fn permille_outside(scheduler: &Scheduler, plan: &[Kind]) -> Result<u64> {
+    let load = Load::start_at_home(plan, LAST_TWO)?;
+    sleep(SETTLE);
+    let sums = || (load.steps().iter().sum::<u64>(), load.strays().iter().sum::<u64>());
+    let before = sums();
+    sleep(WINDOW);
+    let after = sums();
+    scheduler.expect_in_charge()?;
+    ensure!(after.0 > before.0, "the hogs did nothing");
+    Ok((after.1 - before.1) * 1000 / (after.0 - before.0))
+}

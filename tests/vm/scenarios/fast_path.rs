@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The fast path: what is left of it when the kernel refuses a part, and what it costs.
+
+use crate::guest::load::{Kind, Load};
+use crate::guest::scheduler::Scheduler;
+use crate::guest::statistics::Statistics;
+use crate::guest::{Guest, report, watch};
+use crate::scenario::{Scenario, USUAL};
+use anyhow::{Context, Result, ensure};
+use libbpf_rs::query::ProgInfoIter;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::{Duration, Instant};
+
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "fast-path-parts",
+        about: "the kernel refuses one part of the fast path after the other, then all of them: \
+            the rest works on, and a warning, the statistics and health say what is lost",
+        limit_s: 240,
+        run: parts,
+        ..USUAL
+    },
+    Scenario {
+        name: "fast-path-cost",
+        about: "what each BPF program costs a call, by the kernel's own count; in all less than a \
+            tenth of the time",
+        limit_s: 90,
+        run: cost,
+        ..USUAL
+    },
+];
+
+/// Each part, one of its programs, what of its loss health says, and a statistic that stays zero
+/// without it.
+const PARTS: [(&str, &str, &str, Option<&str>); 6] = [
+    ("wakeups", "fp_wakeup", "wake-ups wait for a tick", None),
+    ("births", "fp_wakeup_new", "new tasks wait for a tick", None),
+    ("switches", "fp_switch", "nothing is interrupted", Some("nr_kicks")),
+    ("execs", "fp_exec", "habits of one program", None),
+    ("timers", "fp_prepare", "slices end at ticks", Some("nr_patrols")),
+    ("asking", "fp_kick", "cannot interrupt a CPU", Some("nr_kicks_asked")),
+];
+
+/// Work that uses every part: sleepers among hogs, births, programs that begin.
+fn load(guest: &Guest) -> Result<Load> {
+    let some = [
+        Kind::Periodic { period_us: 5_000 },
+        Kind::PipePair,
+        Kind::Execer,
+        Kind::Storm { children: 4, period_us: 50_000 },
+    ];
+    Load::start(&[vec![Kind::Hog; guest.cpus], some.to_vec()].concat())
+}
+
+fn parts(guest: &Guest) -> Result<()> {
+    let whole = try_without(guest, &[])?;
+    let refused = missing(&whole);
+    report::note(format!("refused by the kernel itself: {refused:?}; {}", whole.warnings));
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let expected: &[&str] = if release.starts_with("7.2.") { &["timers"] } else { &[] };
+    ensure!(refused.iter().eq(expected), "a whole one is {}", whole.fast_path);
+    ensure!(whole.health.contains("refused") != refused.is_empty(), "it says {}", whole.health);
+    for (part, program, lost, silent) in PARTS {
+        let found = try_without(guest, &[part]).with_context(|| format!("without {part}"))?;
+        let said = format!("{} / {} / {}", found.fast_path, found.health, found.warnings);
+        report::note(format!("without {part}: {said}"));
+        let without: BTreeSet<&str> = refused.iter().copied().chain([part]).collect();
+        ensure!(missing(&found) == without, "without {part}: {said}");
+        // Health names the worst loss only, which may be the kernel's own.
+        let named = found.health.contains(lost) || !refused.is_empty();
+        ensure!(named, "health does not say what is lost: {said}");
+        ensure!(found.warnings.contains(program) && found.warnings.contains(lost), "{said}");
+        if let Some(field) = silent {
+            ensure!(found.statistics.count(field)? == 0, "{field} without {part}");
+        }
+    }
+    let none = try_without(guest, &PARTS.map(|(part, ..)| part)).context("without any part")?;
+    ensure!(none.fast_path == "refused", "without any part: {}", none.fast_path);
+    ensure!(none.health.contains("wake-ups wait for a tick"), "health says {}", none.health);
+    Ok(())
+}
+
+/// The parts that are not there.
+fn missing(found: &Found) -> BTreeSet<&str> {
+    found.fast_path.split(" -").skip(1).collect()
+}
+
+/// What a scheduler without some parts says of itself while it schedules.
+struct Found {
+    fast_path: String,
+    health: String,
+    warnings: String,
+    statistics: Statistics,
+}
+
+fn try_without(guest: &Guest, parts: &[&str]) -> Result<Found> {
+    let options: Vec<&str> = parts.iter().flat_map(|part| ["--break-fast-path", *part]).collect();
+    let scheduler = Scheduler::start(guest, &options)?;
+    let load = load(guest)?;
+    watch::every_worker_moves(&load, 3, |_| Ok(()))?;
+    drop(load);
+    let statistics = scheduler.statistics()?;
+    let said = scheduler.printed().into_iter().filter(|line| line.starts_with("warning"));
+    let found = Found {
+        fast_path: statistics.text("fast_path")?.into(),
+        health: statistics.text("health")?.into(),
+        warnings: said.collect::<Vec<_>>().join(" | "),
+        statistics,
+    };
+    scheduler.finish()?;
+    Ok(found)
+}
+
+fn cost(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    let load = load(guest)?;
+    std::thread::sleep(Duration::from_secs(1));
+    fs::write("/proc/sys/kernel/bpf_stats_enabled", "1").context("enabling statistics of BPF")?;
+    let (before, start) = (runs(), Instant::now());
+    watch::every_worker_moves(&load, 5, |_| Ok(()))?;
+    let (after, elapsed) = (runs(), start.elapsed());
+    fs::write("/proc/sys/kernel/bpf_stats_enabled", "0")?;
+    drop(load);
+    let (mut ours, mut switches) = (0, 0);
+    for (name, (count, ns)) in after {
+        let (count_before, ns_before) = before.get(&name).copied().unwrap_or_default();
+        let (count, ns) = (count - count_before, ns - ns_before);
+        if count == 0 {
+            continue;
+        }
+        report::note(format!("{name}: {count} runs, {} ns each", ns / count));
+        if name.starts_with("fp_") {
+            ours += ns;
+        }
+        if name == "fp_switch" {
+            switches = count;
+        }
+    }
+    let capacity = elapsed.as_nanos() as u64 * guest.cpus as u64;
+    report::note(format!("all of the fast path: {} us/s a CPU", ours * 1_000_000 / capacity));
+    ensure!(switches > 1_000, "only {switches} switches were seen");
+    ensure!(ours < capacity / 10, "the fast path took {ours} ns of {capacity}");
+    scheduler.finish()?;
+    Ok(())
+}
+
+/// How often each BPF program has run, and for how long.
+fn runs() -> BTreeMap<String, (u64, u64)> {
+    let mut runs = BTreeMap::<String, (u64, u64)>::new();
+    for program in ProgInfoIter::default() {
+        let entry = runs.entry(program.name.to_string_lossy().into_owned()).or_default();
+        *entry = (entry.0 + program.run_cnt, entry.1 + program.run_time_ns);
+    }
+    runs
+}

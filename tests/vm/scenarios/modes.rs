@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What the options that change the rules do to those whom they are about. In exact time: a busy
+//! host would make everybody late.
+
+use crate::guest::lives::Life;
+use crate::guest::load::{Kind, Load};
+use crate::guest::probe::Samples;
+use crate::guest::scheduler::Scheduler;
+use crate::guest::{Guest, report, wakeups};
+use crate::scenario::{Scenario, USUAL};
+use anyhow::{Result, ensure};
+use std::ffi::CStr;
+use std::thread::sleep;
+use std::time::Duration;
+
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "modes",
+        about: "how late a task wakes up beside hogs: soon under --fifo-mode, which must switch \
+            back on load, and at a tick with --no-preempt",
+        cpus: Some(2),
+        exact: true,
+        run: modes,
+        ..USUAL
+    },
+    Scenario {
+        name: "boost",
+        about: "--boost: a hog of that name gets more than the others, one that shall be batch \
+            gets no more, whatever it does",
+        cpus: Some(2),
+        exact: true,
+        run: boost,
+        ..USUAL
+    },
+    Scenario {
+        name: "low-power",
+        about: "--low-power: batch work waits for the busy CPU though the other one is idle; who \
+            is latency-critical does not",
+        cpus: Some(2),
+        exact: true,
+        run: low_power,
+        ..USUAL
+    },
+];
+
+/// Hogs have used up their first slices, and are known for what they are.
+const SETTLE: Duration = Duration::from_millis(700);
+/// Some 200 wake-ups.
+const PROBE_S: u64 = 1;
+/// A slice ends at a tick, every 4 ms, so who waits for that waits for 2 ms on average;
+/// who is made room for waits for well below 1 ms.
+const SOON_US: f64 = 1_000.0;
+const WINDOW: Duration = Duration::from_secs(2);
+/// What a name must be worth in work.
+const BOOST_MIN_PERCENT: u64 = 150;
+/// The work of a hog beside which batch tasks want a third of a CPU: whole if they go elsewhere.
+const SHARED_MAX_PERCENT: u64 = 85;
+const BOOSTED: &CStr = c"packets";
+const HELD_BACK: &CStr = c"lump";
+
+fn modes(guest: &Guest) -> Result<()> {
+    // Under the policy fifo the median is 10 ms, so a mode that does not switch back shows.
+    let variants: [(&[&str], bool); 2] = [(&["--fifo-mode"], true), (&["--no-preempt"], false)];
+    for (arguments, soon) in variants {
+        let scheduler = Scheduler::start(guest, arguments)?;
+        let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
+        sleep(SETTLE);
+        let late = wakeups::start(PROBE_S)?.finish()?;
+        let what = format!("with {arguments:?} a task wakes up late by {}", quantiles(&late));
+        report::note(what.as_str());
+        ensure!((late.quantile_us(500) < SOON_US) == soon, "{what}");
+        drop(load);
+        scheduler.finish()?;
+    }
+    Ok(())
+}
+
+fn boost(guest: &Guest) -> Result<()> {
+    let boosts = ["--boost", "packets", "--boost", "lump:batch"];
+    let scheduler = Scheduler::start(guest, &boosts)?;
+    let mut plan = vec![Kind::Hog; 2 * guest.cpus];
+    plan.extend([BOOSTED, HELD_BACK].map(|name| Kind::Named { name, life: Life::Hog }));
+    let load = Load::start(&plan)?;
+    sleep(SETTLE);
+    let done = load.steps_in(WINDOW);
+    let hogs = done[..2 * guest.cpus].iter().sum::<u64>() / (2 * guest.cpus as u64);
+    ensure!(hogs > 0, "the other hogs did nothing: {done:?}");
+    let [boosted, held_back] = [2, 1].map(|last| done[plan.len() - last] * 100 / hogs);
+    let said = format!("of the work of a hog: packets {boosted} %, lump {held_back} %");
+    report::note(said.as_str());
+    ensure!(boosted >= BOOST_MIN_PERCENT && held_back < BOOST_MIN_PERCENT, "{said}");
+    drop(load);
+    scheduler.finish().map(drop)
+}
+
+fn low_power(guest: &Guest) -> Result<()> {
+    let lump = Life::Periodic { period_us: 12_000, work_us: 2_000 };
+    let mut plan = vec![Kind::Hog];
+    plan.extend([Kind::Named { name: HELD_BACK, life: lump }; 2]);
+    let mut work = Vec::new();
+    for arguments in [&["--boost", "lump:batch"][..], &["--boost", "lump:batch", "--low-power"]] {
+        let scheduler = Scheduler::start(guest, arguments)?;
+        let load = Load::start(&plan)?;
+        sleep(SETTLE);
+        let done = load.steps_in(WINDOW);
+        let late = wakeups::start(PROBE_S)?.finish()?;
+        report::note(format!(
+            "with {arguments:?}: units of work {done:?}, a task wakes up late by {}",
+            quantiles(&late)
+        ));
+        ensure!(done.iter().all(|&units| units > 0), "somebody stood still: {done:?}");
+        ensure!(late.quantile_us(500) < SOON_US, "with {arguments:?} it wakes up late");
+        work.push(done[0]);
+        drop(load);
+        scheduler.finish()?;
+    }
+    let percent = work[1] * 100 / work[0];
+    report::note(format!("with --low-power the hog does {percent} % of what it did without"));
+    ensure!(percent <= SHARED_MAX_PERCENT, "the hog still had a CPU for itself: {percent} %");
+    Ok(())
+}
+
+fn quantiles(late: &Samples) -> String {
+    let [p50, p90, p99] = [500, 900, 990].map(|permille| late.quantile_us(permille));
+    format!("{p50:.0} us (p50), {p90:.0} us (p90), {p99:.0} us (p99)")
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is learned of programs is there at the next start, and a bad file never stops one.
+
+use super::control::ask;
+use crate::guest::scheduler::Scheduler;
+use crate::guest::{Guest, kernel, report};
+use crate::scenario::{Scenario, USUAL};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "procdb",
+        about: "a first run learns a program by its name, a second one knows it; a worker that is \
+            killed loses little",
+        limit_s: 180,
+        exact: true,
+        run: learns_and_knows,
+        ..USUAL
+    },
+    Scenario {
+        name: "procdb-damaged",
+        about: "a corrupt, foreign or truncated database is set aside with a warning, and the \
+            start goes on",
+        limit_s: 90,
+        run: damaged,
+        ..USUAL
+    },
+];
+
+const DATABASE: &str = "/var/lib/scx_pandemonium_user/procdb.bin";
+/// The name of the program that is learned, and what it does.
+const NAME: &str = "ticker";
+const SCRIPT: &str = "while :; do usleep 4000; done";
+/// As many tasks of one name as it takes to predict it, and one to spare.
+const TASKS: usize = 4;
+/// Long enough for a hundred wake-ups, and for what was learned to be told.
+const LEARNING: Duration = Duration::from_secs(3);
+const TOLD: Duration = Duration::from_secs(12);
+
+/// Programs that wake up often, under a name of their own.
+struct Tickers(Vec<Child>);
+
+impl Tickers {
+    fn start() -> Result<Tickers> {
+        let program = format!("/tmp/{NAME}");
+        if !fs::exists(&program)? {
+            symlink("/bin/busybox", &program).context("making a program of that name")?;
+        }
+        let start = |_| {
+            let mut command = Command::new(&program);
+            command.arg0("sh").args(["-c", SCRIPT]).stdin(Stdio::null());
+            command.spawn().context("starting a ticker")
+        };
+        (0..TASKS).map(start).collect::<Result<_>>().map(Tickers)
+    }
+}
+
+impl Drop for Tickers {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn learns_and_knows(guest: &Guest) -> Result<()> {
+    let first = Scheduler::start(guest, &[])?;
+    ensure!(!fs::exists(DATABASE)?, "there is a database before anything was learned");
+    run_tickers(LEARNING)?;
+    let hits = first.statistics()?.count("procdb_hits")?;
+    let none = first.statistics()?.count("procdb_total")?;
+    first.finish()?;
+    let table = ask(guest, &["procdb", "show"])?;
+    let line = table.lines().find(|line| line.starts_with(NAME));
+    let line = line.with_context(|| format!("{NAME} was not learned: {table}"))?;
+    report::note(format!("after the first run ({none} told, {hits} hits): {line}"));
+    ensure!(!line.contains('?'), "{NAME} is not known well enough: {line}");
+
+    let second = Scheduler::start(guest, &[])?;
+    let known = second.statistics()?.count("procdb_confident")?;
+    ensure!(known > 0, "the second run began without what the first one learned");
+    run_tickers(LEARNING)?;
+    let hits = second.statistics()?.count("procdb_hits")?;
+    report::note(format!("in the second run: {known} known at the start, {hits} hits"));
+    ensure!(hits >= TASKS as u64, "{hits} hits, though {TASKS} tasks of a known name appeared");
+    second.finish()?;
+
+    ask(guest, &["procdb", "forget", "--all"])?;
+    let third = Scheduler::start(guest, &[])?;
+    ensure!(third.statistics()?.count("procdb_total")? == 0, "what was forgotten is known");
+    run_tickers(TOLD)?;
+    kill_worker(third.pid())?;
+    kernel::wait_for_state("disabled", Duration::from_secs(5))?;
+    let mut third = third;
+    let ended = third.wait_for_end(Duration::from_secs(15))?;
+    report::note(ended.describe());
+    let table = ask(guest, &["procdb", "show"])?;
+    ensure!(table.contains(NAME), "a worker that was killed took everything with it: {table}");
+
+    let exported: serde_json::Value = serde_json::from_str(&ask(guest, &["procdb", "export"])?)
+        .context("procdb export does not print JSON")?;
+    ensure!(exported.to_string().contains(NAME), "{NAME} was not exported: {exported}");
+    ask(guest, &["procdb", "forget", NAME])?;
+    let table = ask(guest, &["procdb", "show"])?;
+    ensure!(!table.contains(NAME), "{NAME} was not forgotten: {table}");
+    Ok(())
+}
+
+fn run_tickers(time: Duration) -> Result<()> {
+    let tickers = Tickers::start()?;
+    std::thread::sleep(time);
+    drop(tickers);
+    Ok(())
+}
+
+/// The worker is the only child of the supervisor.
+fn kill_worker(supervisor: libc::pid_t) -> Result<()> {
+    let path = format!("/proc/{supervisor}/task/{supervisor}/children");
+    let children = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+    let worker: libc::pid_t = children.trim().parse().with_context(|| format!("{children:?}"))?;
+    // SAFETY: a plain system call.
+    ensure!(unsafe { libc::kill(worker, libc::SIGKILL) } == 0, "the worker is gone already");
+    Ok(())
+}
+
+fn damaged(guest: &Guest) -> Result<()> {
+    let mut good = b"PANDEMDB".to_vec();
+    good.extend([3, 0, 0, 0, 1, 0, 0, 0]);
+    good.extend([7; 64 + 8]);
+    let directory = DATABASE.trim_end_matches("/procdb.bin");
+    fs::create_dir_all(directory).context("making the database's directory")?;
+    let cases: [(&[u8], &str); 3] = [
+        (&good, "checksum does not match"),
+        (&good[..40], "do not fit the 1 entries"),
+        (b"#!/bin/sh\n", "not a process database"),
+    ];
+    for (number, (bytes, reason)) in (1..).zip(cases) {
+        fs::write(DATABASE, bytes).context("writing a bad database")?;
+        let scheduler = Scheduler::start(guest, &[])?;
+        run_tickers(Duration::from_millis(500))?;
+        let ended = scheduler.finish()?;
+        let warning = ended.output.iter().find(|line| line.contains("set aside"));
+        let warning = warning.with_context(|| format!("not a word: {}", ended.describe()))?;
+        report::note(warning.as_str());
+        ensure!(warning.contains(reason), "the warning does not say {reason:?}: {warning}");
+        let kept = format!("{DATABASE}.rejected-{number}");
+        ensure!(fs::read(&kept)? == bytes, "{kept} is not what was there");
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What a running scheduler tells of itself: a recording that replays bit for bit, and the
+//! explanation of one task.
+
+use super::control::ask;
+use super::errors::{NOBODY, UNPRIVILEGED, USAGE, expect_refusal};
+use crate::guest::load::{Kind, Load, mix};
+use crate::guest::scheduler::{self, Scheduler};
+use crate::guest::{Guest, report, watch};
+use crate::scenario::{Scenario, USUAL};
+use anyhow::{Context, Result, bail, ensure};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "record",
+        about: "a mixed load is recorded while a knob is turned; replayed, the policy repeats \
+            every decision, and another policy does not",
+        limit_s: 180,
+        run: record,
+        ..USUAL
+    },
+    Scenario {
+        name: "explain",
+        about: "the running scheduler says what a hog and a sleeper are to it, and why; nobody \
+            but its user may ask",
+        limit_s: 90,
+        run: explain,
+        ..USUAL
+    },
+];
+
+const LAB: &str = "/bin/pandemonium_lab";
+const FILE: &str = "/tmp/run.rec";
+const LINK: &str = "/tmp/link.rec";
+/// Before and after the knob is turned.
+const RECORDED: Duration = Duration::from_secs(3);
+/// A recording of some seconds is replayed in less than one, on one virtual CPU.
+const REPLAY_LIMIT: Duration = Duration::from_secs(30);
+
+fn record(guest: &Guest) -> Result<()> {
+    std::os::unix::fs::symlink("/etc/elsewhere", LINK).context("making a link")?;
+    for (file, part) in [(LINK, "exists"), ("/none/run.rec", "No such file")] {
+        let mut refused = scheduler::command(guest, &["--record", file]);
+        expect_refusal(file, &mut refused, USAGE, &[file, "cannot be written", part])?;
+    }
+    let scheduler = Scheduler::start(guest, &["--record", FILE, "--redact"])?;
+    let load = Load::start(&mix(guest.cpus))?;
+    // That everybody gets on is judged elsewhere: here a busy host shall lengthen the recording at
+    // most.
+    std::thread::sleep(RECORDED);
+    scheduler.expect_in_charge()?;
+    ask(guest, &["tune", "batch_slice_us=2500"])?;
+    std::thread::sleep(RECORDED);
+    scheduler.expect_in_charge()?;
+    ensure!(scheduler.statistics()?.count("record_dropped")? == 0, "entries were dropped");
+    drop(load);
+    let ended = scheduler.finish()?;
+    let told = ended.output.iter().find(|line| line.starts_with("recorded "));
+    let told = told.with_context(|| format!("nothing is said of it: {}", ended.describe()))?;
+    report::note(told.as_str());
+    ensure!(told.contains(FILE) && !told.contains("dropped"), "it is not complete: {told}");
+
+    let said = lab(&["replay", FILE], Some(0))?;
+    report::note(said.lines().nth(1).unwrap_or_default());
+    ensure!(said.contains("pandemonium repeats every one of them"), "{said}");
+    ensure!(decisions(&said)? > 1_000, "hardly anything was decided: {said}");
+    let other = lab(&["replay", FILE, "--policy", "fifo"], Some(1))?;
+    ensure!(other.contains("fifo differs"), "{other}");
+    let why = lab(&["explain", FILE, "--task", "program-0"], None)?;
+    ensure!(why.contains("program-0 (pid "), "{why}");
+    Ok(())
+}
+
+fn decisions(said: &str) -> Result<u64> {
+    let line = said.lines().find_map(|line| line.split_once(" decisions in "));
+    line.and_then(|(count, _)| count.parse().ok()).with_context(|| said.to_owned())
+}
+
+/// Runs the lab in the guest and demands this exit code, if one.
+fn lab(arguments: &[&str], code: Option<i32>) -> Result<String> {
+    let what = arguments.join(" ");
+    report::progress(format!("pandemonium_lab {what}"));
+    let mut command = Command::new(LAB);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().context("starting the lab")?;
+    let pid = child.id() as libc::pid_t;
+    let (done, waits) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(child.wait_with_output()));
+    let Ok(output) = waits.recv_timeout(REPLAY_LIMIT) else {
+        // SAFETY: our own child, which is not waited for yet.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        bail!("pandemonium_lab {what}: still running after {} s", REPLAY_LIMIT.as_secs());
+    };
+    let output = output.context("waiting for the lab")?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let right = code.is_none_or(|code| output.status.code() == Some(code));
+    ensure!(right, "pandemonium_lab {what}: {}, saying: {said} {complaint}", output.status);
+    Ok(said)
+}
+
+fn explain(guest: &Guest) -> Result<()> {
+    let nobody_there = &mut scheduler::command(guest, &["explain", "1"]);
+    expect_refusal("explain without a scheduler", nobody_there, 1, &["no scheduler runs here"])?;
+    let scheduler = Scheduler::start(guest, &[])?;
+    let mut plan = vec![Kind::Hog; 2 * guest.cpus];
+    plan.push(Kind::Sleeper { pause_us: 3_000 });
+    let load = Load::start(&plan)?;
+    watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
+    let pid_of = |wanted: fn(&Kind) -> bool| {
+        let found = load.workers().iter().find(|worker| wanted(&worker.kind));
+        found.map(|worker| worker.pid.to_string()).context("it was started above")
+    };
+    let hog = pid_of(|kind| matches!(kind, Kind::Hog))?;
+    let said = ask(guest, &["explain", &hog, "--over-us", "1"])?;
+    report::note(said.trim());
+    let parts = ["is Batch", "used up its slices", "losing its CPU", "others came first", "order"];
+    for part in parts {
+        ensure!(said.contains(part), "of a hog it does not say {part:?}: {said}");
+    }
+    let sleeper = pid_of(|kind| matches!(kind, Kind::Sleeper { .. }))?;
+    let said = ask(guest, &["explain", &sleeper])?;
+    report::note(said.trim());
+    ensure!(said.contains("is LatCritical") || said.contains("is Interactive"), "{said}");
+    ensure!(said.contains("after a sleep"), "{said}");
+    let said = ask(guest, &["explain", "999999", "--for", "1"])?;
+    ensure!(said.contains("There is no task 999999"), "{said}");
+    let mut nobody = scheduler::command(guest, &["explain", &hog]);
+    nobody.uid(NOBODY).gid(NOBODY);
+    expect_refusal("explain as nobody", &mut nobody, UNPRIVILEGED, &["only the user"])?;
+    expect_refusal(
+        "explain 0",
+        &mut scheduler::command(guest, &["explain", "0"]),
+        USAGE,
+        &["PID"],
+    )?;
+    drop(load);
+    scheduler.finish().map(drop)
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Who a task is, as the scheduler sees it: by behaviour at first, by name at the next start.
+
+use super::control::ask;
+use crate::guest::lives::Life;
+use crate::guest::load::{Kind, Load};
+use crate::guest::scheduler::{Ended, Scheduler};
+use crate::guest::{Guest, report, watch};
+use crate::scenario::{Scenario, USUAL};
+use anyhow::{Context, Result, bail, ensure};
+use std::ffi::CStr;
+
+pub const ALL: &[Scenario] = &[Scenario {
+    name: "tiers",
+    about: "a frame loop, audio, a compiler storm, hogs and a shell are told apart, and their \
+        names are known at the next start. In exact time: a host that stops a virtual CPU in the \
+        middle of a frame would make it another task",
+    limit_s: 90,
+    exact: true,
+    run: tiers,
+    ..USUAL
+}];
+
+const FILE: &str = "/var/lib/scx_pandemonium_user/tiers.bin";
+const FIRST_S: u64 = 5;
+const SECOND_S: u64 = 2;
+const TIERS: [&str; 3] = ["batch", "interactive", "lat-critical"];
+/// A child that was just forked is nothing in particular: the policy lets it run four times
+/// `cpu_bound_thresh_us` (2.5 ms) before it calls it a hog, and sees it at the end of a slice only.
+const COMPILES_FROM_MS: u64 = 20;
+
+/// Names, what they do, and the tiers in which they may be found.
+const LIVES: [(&CStr, Life, &[&str]); 4] = [
+    (
+        c"frames60",
+        Life::Periodic { period_us: 16_667, work_us: 4_000 },
+        &["interactive", "lat-critical"],
+    ),
+    (c"audio5ms", Life::Periodic { period_us: 5_000, work_us: 300 }, &["lat-critical"]),
+    (c"shell", Life::Periodic { period_us: 200_000, work_us: 300 }, &["interactive"]),
+    (c"hog", Life::Hog, &["batch"]),
+];
+
+/// One task that was known at the end.
+struct Known {
+    name: String,
+    tier: String,
+    run_ms: u64,
+}
+
+fn tiers(guest: &Guest) -> Result<()> {
+    let arguments = ["--dump-tasks", "--procdb", FILE];
+    let known = run(guest, &arguments, FIRST_S)?.0;
+    for (name, _, allowed) in LIVES {
+        let name = name.to_str()?;
+        let alike: Vec<&Known> = known.iter().filter(|task| task.name == name).collect();
+        ensure!(!alike.is_empty(), "no task named {name} was known");
+        for task in alike {
+            ensure!(allowed.contains(&task.tier.as_str()), "{name} was {}", task.tier);
+        }
+    }
+    let compilers: Vec<&Known> =
+        known.iter().filter(|task| task.name == "cc1" && task.run_ms >= COMPILES_FROM_MS).collect();
+    ensure!(!compilers.is_empty(), "no compiler was known");
+    if let Some(task) = compilers.iter().find(|task| task.tier != "batch") {
+        bail!("of {} compilers one was {} after {} ms", compilers.len(), task.tier, task.run_ms);
+    }
+
+    let table = ask(guest, &["procdb", "--procdb", FILE, "show"])?;
+    for name in ["hog", "cc1"] {
+        let line = table.lines().find(|line| line.starts_with(name));
+        let line = line.with_context(|| format!("{name} was not learned: {table}"))?;
+        report::note(line);
+        // A tier that is not known well enough has a question mark behind it.
+        ensure!(line.split_whitespace().nth(1) == Some("batch"), "{name} is not known: {line}");
+    }
+    let predictions = run(guest, &arguments, SECOND_S)?.1;
+    report::note(format!("in the second run {predictions} tasks were known by their name"));
+    ensure!(predictions > 0, "the second run knew nobody by name");
+    Ok(())
+}
+
+/// What was known at the end of a run, and how many tasks were known by name when they appeared.
+fn run(guest: &Guest, arguments: &[&str], seconds: u64) -> Result<(Vec<Known>, u64)> {
+    let scheduler = Scheduler::start(guest, arguments)?;
+    let load = Load::start(&plan(guest.cpus))?;
+    watch::every_worker_moves(&load, seconds, |_| scheduler.expect_in_charge())?;
+    let predictions = scheduler.statistics()?.count("procdb_hits")?;
+    // The load is still there, so nobody is seen in the middle of his end.
+    let ended = scheduler.finish()?;
+    drop(load);
+    Ok((known(&ended)?, predictions))
+}
+
+fn plan(cpus: usize) -> Vec<Kind> {
+    let named = |(name, life, _): &(&'static CStr, Life, _)| Kind::Named { name, life: *life };
+    let mut plan: Vec<Kind> = LIVES.iter().map(named).collect();
+    plan.extend(vec![Kind::Named { name: c"hog", life: Life::Hog }; 2 * cpus - 1]);
+    plan.extend(vec![Kind::Named { name: c"make", life: Life::Make { child: c"cc1" } }; cpus]);
+    plan
+}
+
+/// Reads the table of `--dump-tasks`, and repeats what it says of our own tasks.
+fn known(ended: &Ended) -> Result<Vec<Known>> {
+    let mut known = Vec::new();
+    let lines = ended.output.iter().skip_while(|line| !line.contains("USUAL RUN"));
+    for line in lines.skip(1) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // A name may have several words.
+        let [_, name @ .., tier, run] = words.as_slice() else { continue };
+        if !TIERS.contains(tier) {
+            continue;
+        }
+        let name = name.join(" ");
+        if name == "make"
+            || name == "cc1"
+            || LIVES.iter().any(|life| life.0.to_bytes() == name.as_bytes())
+        {
+            report::note(line.as_str());
+        }
+        known.push(Known { name, tier: tier.to_string(), run_ms: milliseconds(run) });
+    }
+    ensure!(!known.is_empty(), "--dump-tasks printed no task: {}", ended.describe());
+    Ok(known)
+}
+
+fn milliseconds(span: &str) -> u64 {
+    let number = |unit| span.strip_suffix(unit).and_then(|number| number.parse::<u64>().ok());
+    match (number("ms"), number("s")) {
+        (Some(ms), _) => ms,
+        (_, Some(s)) => s * 1_000,
+        _ => 0,
+    }
+}
