@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 
-.PHONY: run test test-kernels check setup
+.PHONY: run test test-kernels bench lab probe check setup
 
 # Installs what is missing, builds, and schedules: this machine, or one in QEMU.
 run: setup
@@ -17,6 +17,22 @@ test-kernels: setup
 	.ci/setup kernel
 	cargo test --release --test vm -- build-kernel
 	cargo test --release --test vm -- suite --series 6.12
+
+# What a decision costs, against the reference policy in the same run (about a minute); then the
+# workloads that most depend on a scheduler, beside the kernel's own, in exact time (some minutes).
+bench: setup
+	cargo bench --bench decision
+	cargo test --release --test vm -- lab --cpus 2 --seconds 2 --iterations 5 \
+		--phases wake,burst,longrun,mixed,deadline,ipc,fairness
+
+# Every workload with 1, 2 and 4 CPUs, beside the kernel's own scheduler and every scx_* in the
+# folder PEERS, if that is named (hours).
+lab: setup
+	cargo test --release --test vm -- lab $(if $(PEERS),--with $(PEERS))
+
+# The workloads alone, linked statically where the C library allows it: runs on any machine.
+probe: setup
+	cargo rustc --release --bin pandemonium_probe -- -C target-feature=+crt-static
 
 check: setup
 	cargo fmt --check
