@@ -4,8 +4,9 @@
 
 use super::cli::DiffArguments;
 use super::digest::show;
+use super::figure::{Better, Unit};
 use super::grid;
-use super::results::{self, Better, KERNEL, Results, Unit};
+use super::results::{self, KERNEL, Results};
 use super::sample::Sample;
 use super::table::{clean, times};
 use super::verdict::{self, Pair, Verdict, Why, iterations_needed};

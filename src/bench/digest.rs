@@ -3,7 +3,8 @@
 //! The results as they are shown: one group for each phase and number of CPUs, one row for each
 //! figure, one cell for each scheduler.
 
-use super::results::{Better, Results, Run, Unit};
+use super::figure::{Better, Unit};
+use super::results::{Results, Run};
 use super::sample::Sample;
 use super::verdict::{self, Pair, Verdict};
 use std::collections::BTreeMap;

@@ -3,9 +3,10 @@
 //! The results for other programs.
 
 use super::digest::{Digest, Group, Row};
+use super::figure::{Better, Figure, Unit};
 use super::grid;
 use super::report::Report;
-use super::results::{Better, Figure, Results, Run, Unit};
+use super::results::{Results, Run};
 use super::verdict::Verdict;
 use anyhow::Result;
 use serde_json::{Value, json};

@@ -2,9 +2,8 @@
 
 //! Results that nobody measured, for the tests.
 
-use super::results::{
-    Better, Clock, Curve, Figure, KERNEL, Machine, Results, Run, Scheduler, Unit,
-};
+use super::figure::{Better, Curve, Figure, Unit};
+use super::results::{Clock, KERNEL, Machine, Results, Run, Scheduler};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;

@@ -8,6 +8,7 @@ pub mod cli;
 mod diff;
 mod digest;
 mod export;
+mod figure;
 #[cfg(test)]
 mod fixture;
 mod grid;

@@ -3,8 +3,8 @@
 //! A picture of how many times better or worse each figure is than the first scheduler's.
 
 use super::digest::{Cell, Group, Row};
+use super::figure::Better;
 use super::picture::{LETTERS, SIZE, colour, drawn};
-use super::results::Better;
 use super::verdict::Verdict;
 use anyhow::Result;
 use plotters::prelude::*;

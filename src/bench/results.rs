@@ -6,6 +6,7 @@
 //! The file is written anew after each phase, so that a failure loses nothing. Whoever reads one
 //! gets results in which everything that [`Results::check`] promises holds, or one sentence.
 
+use super::figure::{Better, Curve, Figure, Unit};
 use crate::driver::durable::{self, Existing};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -102,60 +103,6 @@ pub struct Run {
     pub iteration: u32,
     pub figures: Vec<Figure>,
     pub curves: Vec<Curve>,
-}
-
-/// One number.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Figure {
-    /// Without blanks and without its unit: `p99`, `p99.9`, `work`, `own_cpu`, `missed`.
-    pub name: String,
-    pub unit: Unit,
-    pub better: Better,
-    pub value: f64,
-}
-
-/// All lengths behind some figures, in buckets that grow with the length.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Curve {
-    /// Without blanks: `latency`, `frame_time`.
-    pub name: String,
-    /// A unit of time.
-    pub unit: Unit,
-    /// Upper edge and how many are in the bucket, edges ascending, empty buckets left out: what
-    /// [`scx_pandemonium_user::sim::measure::Lengths::buckets`] gives, in nanoseconds.
-    pub buckets: Vec<(u64, u64)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Unit {
-    #[serde(rename = "ns")]
-    Ns,
-    #[serde(rename = "us")]
-    Us,
-    #[serde(rename = "ms")]
-    Ms,
-    #[serde(rename = "s")]
-    S,
-    #[serde(rename = "%")]
-    Percent,
-    #[serde(rename = "1/s")]
-    PerSecond,
-    #[serde(rename = "MB/s")]
-    MegabytesPerSecond,
-    /// So many of something.
-    #[serde(rename = "count")]
-    Count,
-    /// One thing by another.
-    #[serde(rename = "ratio")]
-    Ratio,
-}
-
-/// Which way is good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Better {
-    Lower,
-    Higher,
 }
 
 /// What did not work.
@@ -287,34 +234,6 @@ fn check_name(name: &str) -> Result<()> {
     let long = name.is_empty() || name.len() > 64;
     ensure!(!long && name.chars().all(fine), "{name:?} is no name");
     Ok(())
-}
-
-impl Unit {
-    /// As it stands in the file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Ns => "ns",
-            Unit::Us => "us",
-            Unit::Ms => "ms",
-            Unit::S => "s",
-            Unit::Percent => "%",
-            Unit::PerSecond => "1/s",
-            Unit::MegabytesPerSecond => "MB/s",
-            Unit::Count => "count",
-            Unit::Ratio => "ratio",
-        }
-    }
-
-    /// How many nanoseconds it has, if it is one of time.
-    pub fn nanoseconds(self) -> Option<f64> {
-        match self {
-            Unit::Ns => Some(1.0),
-            Unit::Us => Some(1e3),
-            Unit::Ms => Some(1e6),
-            Unit::S => Some(1e9),
-            _ => None,
-        }
-    }
 }
 
 /// A file that is being written.

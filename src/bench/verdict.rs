@@ -6,7 +6,7 @@
 //! Benjamini and Hochberg keeps it among all comparisons that are made at once, and it is large
 //! enough to matter. docs/lab.md, "Reading the results", says why it is these.
 
-use super::results::Better;
+use super::figure::Better;
 use super::sample::{Chance, Sample};
 
 /// Of the differences that are spoken of, chance brings at most this share.

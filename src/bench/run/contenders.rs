@@ -4,6 +4,7 @@
 //! really are in charge while they are measured.
 
 use super::guard::{self, Process};
+use super::search;
 use crate::bench::results::{KERNEL, Scheduler};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::VecDeque;
@@ -103,10 +104,7 @@ impl Contender {
         if word.contains('/') {
             return Ok(word.into());
         }
-        let folders = std::env::var_os("PATH").unwrap_or_default();
-        let folders = std::iter::once(peers.to_path_buf()).chain(std::env::split_paths(&folders));
-        let found = folders.map(|folder| folder.join(word)).find(|path| path.is_file());
-        found.with_context(|| {
+        search::program(word, peers).with_context(|| {
             format!(
                 "{word} is neither in PATH nor installed: `scx_pandemonium_user bench install \
                  {word}` gets it"

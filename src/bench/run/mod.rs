@@ -16,6 +16,7 @@ mod facts;
 mod guard;
 mod probe;
 mod progress;
+mod search;
 
 use super::results::{self, Clock, Results, Run, Store};
 use crate::driver::failure::Failure;

@@ -3,7 +3,8 @@
 //! The program that measures, `pandemonium_probe`: found, asked, and read.
 
 use super::guard::Process;
-use crate::bench::results::{Curve, Figure};
+use super::search;
+use crate::bench::figure::{Curve, Figure};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -45,11 +46,8 @@ pub struct Found {
 impl Probe {
     pub fn find() -> Result<Probe> {
         let own = std::env::current_exe().context("looking for this program")?;
-        let beside = own.with_file_name(NAME);
-        let folders = std::env::var_os("PATH").unwrap_or_default();
-        let in_path = std::env::split_paths(&folders).map(|folder| folder.join(NAME));
-        let found = std::iter::once(beside).chain(in_path).find(|path| path.is_file());
-        let path = found.with_context(|| {
+        let beside = own.parent().context("this program stands in no folder")?;
+        let path = search::program(NAME, beside).with_context(|| {
             format!("{NAME} is neither beside this program nor in PATH: `make` builds both")
         })?;
         Ok(Probe { path })

@@ -2,7 +2,7 @@
 
 //! How far it is, and how long it still takes.
 
-use crate::bench::results::{Figure, Unit};
+use crate::bench::figure::{Figure, Unit};
 use std::io::Write;
 use std::time::{Duration, Instant};
 

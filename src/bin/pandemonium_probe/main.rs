@@ -6,6 +6,10 @@
 //! object and ends. It needs neither root nor sched_ext. `scx_pandemonium_user bench` runs it for
 //! every phase; `scx_pandemonium_user probe` is the same by hand.
 
+// The benchmark reads what this program prints, and asks more of it.
+#[allow(dead_code)]
+#[path = "../../bench/figure.rs"]
+mod figure;
 mod phases;
 mod report;
 mod setting;
@@ -15,8 +19,9 @@ mod tasks;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use figure::Unit;
 use phases::{PHASES, Phase};
-use report::{Report, Unit};
+use report::Report;
 use setting::Setting;
 use std::process::ExitCode;
 use std::time::Duration;

@@ -5,6 +5,7 @@
 //! Names and units are those of a results file of `scx_pandemonium_user bench`, which takes them as
 //! they are.
 
+use crate::figure::{Better, Curve, Figure, Unit};
 use crate::tasks::probe::Samples;
 use scx_pandemonium_user::sim::measure::Lengths;
 use scx_pandemonium_user::time::Span;
@@ -15,47 +16,6 @@ use serde::Serialize;
 pub struct Report {
     pub figures: Vec<Figure>,
     pub curves: Vec<Curve>,
-}
-
-#[derive(Serialize)]
-pub struct Figure {
-    pub name: String,
-    pub unit: Unit,
-    pub better: Better,
-    pub value: f64,
-}
-
-/// A distribution: upper edges of buckets in nanoseconds, and how many are in each.
-#[derive(Serialize)]
-pub struct Curve {
-    pub name: String,
-    pub unit: Unit,
-    pub buckets: Vec<(u64, u64)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Unit {
-    #[serde(rename = "ns")]
-    Ns,
-    #[serde(rename = "us")]
-    Us,
-    #[serde(rename = "ms")]
-    Ms,
-    #[serde(rename = "%")]
-    Percent,
-    #[serde(rename = "1/s")]
-    PerSecond,
-    #[serde(rename = "count")]
-    Count,
-    #[serde(rename = "ratio")]
-    Ratio,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Better {
-    Lower,
-    Higher,
 }
 
 impl Report {

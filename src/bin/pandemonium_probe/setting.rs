@@ -2,13 +2,14 @@
 
 //! What every phase is told, and the loads that many of them share.
 
-use crate::report::{Report, Unit};
+use crate::figure::Unit;
+use crate::report::Report;
 use crate::tasks::clock::{self, SECOND_NS};
+use crate::tasks::family;
 use crate::tasks::load::{Kind, Load};
 use crate::tasks::wakeups::{USUAL, Waking};
 use crate::tasks::work::{HOG_ROUNDS, allowed_cpus};
 use anyhow::{Context, Result, ensure};
-use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -75,12 +76,8 @@ impl Setting {
 
     /// CPU time that the scheduler's processes have used so far.
     fn scheduler_ns(&self) -> Result<Option<u64>> {
-        let Some(pid) = self.scheduler else { return Ok(None) };
-        let times = std::iter::once(pid).chain(children_of(pid)).map(|pid| {
-            clock::cpu_time_ns(pid)
-                .with_context(|| format!("the scheduler's process {pid} has no CPU clock"))
-        });
-        times.sum::<Result<u64>>().map(Some)
+        let used = self.scheduler.map(family::cpu_time_ns).transpose();
+        used.context("looking at the scheduler")
     }
 }
 
@@ -158,17 +155,4 @@ fn is_hog(worker: &crate::tasks::load::Worker) -> bool {
 fn work_of_hogs(load: &Load) -> u64 {
     let each = load.workers().iter().zip(load.steps());
     each.filter(|(worker, _)| is_hog(worker)).map(|(_, steps)| steps).sum()
-}
-
-/// Processes whose parent this is. The fourth field of a process's stat is its parent; the name
-/// before it may contain anything but ends in a bracket.
-fn children_of(parent: libc::pid_t) -> Vec<libc::pid_t> {
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let after_name = stat.rsplit(')').next().unwrap_or_default();
-        after_name.split_whitespace().nth(1) == Some(&parent.to_string())
-    })
-    .collect()
 }

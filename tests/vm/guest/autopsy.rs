@@ -3,7 +3,7 @@
 //! What a process that should have ended is doing instead: for the console log, where a person
 //! looks for the reason.
 
-use super::{kernel, report};
+use super::{family, kernel, report};
 use std::fs;
 
 /// Files of a thread that say where it stands.
@@ -22,7 +22,7 @@ const STATUS_FIELDS: [&str; 6] = [
 pub fn log_family(pid: libc::pid_t) {
     report::log(&format!("sched_ext is {}", kernel::sched_ext_state().unwrap_or_default()));
     log_threads(pid);
-    for child in kernel::children_of(pid) {
+    for child in family::children_of(pid) {
         log_threads(child);
     }
 }

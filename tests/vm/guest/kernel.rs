@@ -93,19 +93,6 @@ pub fn expect_no_stall() -> Result<()> {
     }
 }
 
-/// Processes whose parent this is. The fourth field of a process's stat is its parent; the name
-/// before it may contain anything but ends in a bracket.
-pub fn children_of(parent: libc::pid_t) -> Vec<libc::pid_t> {
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let after_name = stat.rsplit(')').next().unwrap_or_default();
-        after_name.split_whitespace().nth(1) == Some(&parent.to_string())
-    })
-    .collect()
-}
-
 fn read(path: &str) -> Result<String> {
     let text = fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
     Ok(text.trim().to_string())

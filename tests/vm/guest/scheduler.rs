@@ -3,7 +3,7 @@
 //! The scheduler under test: started, watched, stopped, and judged by what it leaves behind.
 
 use super::statistics::Statistics;
-use super::{Guest, autopsy, clock, kernel, report};
+use super::{Guest, autopsy, family, kernel, report};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -92,11 +92,7 @@ impl Scheduler {
     /// CPU time that it has used so far. The process that we started only watches over the one that
     /// decides.
     pub fn cpu_time_ns(&self) -> Result<u64> {
-        let family = std::iter::once(self.pid()).chain(kernel::children_of(self.pid()));
-        let times = family.map(|pid| {
-            clock::cpu_time_ns(pid).with_context(|| format!("process {pid} has no CPU clock"))
-        });
-        times.sum()
+        family::cpu_time_ns(self.pid())
     }
 
     fn wait_until_enabled(&mut self) -> Result<()> {

@@ -14,8 +14,9 @@ use std::process::Command;
 
 /// What replays recordings, for the scenario that makes one.
 const LAB: &str = "pandemonium_lab";
-/// What measures, for the benchmark.
-const PROBE: &str = "pandemonium_probe";
+/// What measures, for the benchmark, and where cargo built it.
+const PROBE: (&str, Option<&str>) =
+    ("pandemonium_probe", option_env!("CARGO_BIN_EXE_pandemonium_probe"));
 /// Start of the name of a run's own folder; the rest is its process id.
 const SCRATCH: &str = "run-";
 
@@ -73,10 +74,7 @@ impl Assets {
             let scheduler = self.stripped(&self.scheduler, &name)?;
             add_program(&mut archive, &format!("/bin/{name}"), &scheduler)?;
             archive.file("/bin/busybox", &busybox(&self.cache)?)?;
-            let tools = [
-                (LAB, option_env!("CARGO_BIN_EXE_pandemonium_lab")),
-                (PROBE, option_env!("CARGO_BIN_EXE_pandemonium_probe")),
-            ];
+            let tools = [(LAB, option_env!("CARGO_BIN_EXE_pandemonium_lab")), PROBE];
             for (name, told) in tools {
                 if let Some(tool) = built(name, told)? {
                     let tool = self.stripped(&tool, name)?;
@@ -125,6 +123,14 @@ fn remove_abandoned(logs: &Path) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// Names of all phases of the benchmark.
+pub fn phases() -> Result<Vec<String>> {
+    let (name, told) = PROBE;
+    let probe = built(name, told)?.with_context(|| format!("{name} is not built"))?;
+    let listed = command::output(Command::new(&probe).arg("list"))?;
+    serde_json::from_str(&listed).with_context(|| format!("{} list said {listed}", probe.display()))
 }
 
 /// Fills the cache with the programs of the guest, so that later runs need no network.

@@ -5,7 +5,8 @@
 
 use super::assets::{self, Assets};
 use super::cache::Cache;
-use super::{bars, demo, kernel, kernel_build, lab, runner, suite};
+use super::kernel::{self, Kernel};
+use super::{bars, demo, kernel_build, lab, runner, suite};
 use crate::bars::Phase;
 use crate::protocol::Mode;
 use anyhow::Result;
@@ -33,7 +34,7 @@ enum What {
     /// Run scenarios and print a table (the default).
     Suite(SuiteArguments),
     /// Show the scheduler at work, beside the kernel's own.
-    Demo(DemoArguments),
+    Demo(Subject),
     /// Measure every workload of the bars under the kernel's own scheduler and under ours.
     Bars(BarsArguments),
     /// Run the benchmark in exact time, beside the kernel's own scheduler and others.
@@ -58,6 +59,9 @@ pub struct SuiteArguments {
     /// Name the scenarios and what each one checks.
     #[arg(long)]
     pub list: bool,
+    /// Show what every scenario says, not only of those that fail; with --only that is so anyway.
+    #[arg(long)]
+    pub verbose: bool,
     /// The scheduler to test, instead of the one that cargo built.
     #[arg(long, value_name = "PATH")]
     pub scheduler: Option<PathBuf>,
@@ -69,19 +73,41 @@ pub struct SuiteArguments {
     pub mode: Mode,
 }
 
+impl SuiteArguments {
+    pub fn tells_all(&self) -> bool {
+        self.verbose || !self.only.is_empty()
+    }
+}
+
 /// More than 8 virtual CPUs on a small host show waiting for the host, not scheduling.
 fn cpus() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=8)
 }
 
+/// What is measured, and where.
 #[derive(Args)]
-struct DemoArguments {
+pub struct Subject {
+    /// Kernel series.
+    #[arg(long, default_value = kernel::SERIES[0])]
+    series: String,
     /// A kernel image of your own instead of Debian's.
     #[arg(long, value_name = "PATH")]
     kernel: Option<PathBuf>,
-    /// The scheduler to show, instead of the one that cargo built.
+    /// The scheduler to measure, instead of the one that cargo built.
     #[arg(long, value_name = "PATH")]
     scheduler: Option<PathBuf>,
+}
+
+impl Subject {
+    /// Everything that a boot needs, fetched if need be.
+    pub fn find(&self) -> Result<(Assets, Kernel)> {
+        let assets = Assets::find(self.scheduler.as_deref())?;
+        let kernel = match &self.kernel {
+            Some(path) => kernel::of_user(path)?,
+            None => kernel::of_series(&assets, &self.series)?,
+        };
+        Ok((assets, kernel))
+    }
 }
 
 #[derive(Args)]
@@ -94,15 +120,8 @@ pub struct BarsArguments {
     /// Measure these phases only, comma-separated.
     #[arg(long, value_name = "PHASE", value_enum, value_delimiter = ',')]
     pub only: Vec<Phase>,
-    /// Kernel series.
-    #[arg(long, default_value = kernel::SERIES[0])]
-    pub series: String,
-    /// A kernel image of your own instead of Debian's.
-    #[arg(long, value_name = "PATH")]
-    pub kernel: Option<PathBuf>,
-    /// The scheduler to measure, instead of the one that cargo built.
-    #[arg(long, value_name = "PATH")]
-    pub scheduler: Option<PathBuf>,
+    #[command(flatten)]
+    pub subject: Subject,
     /// Options for the scheduler, in one string: "--policy fifo --no-preempt".
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, default_value = "")]
     pub scheduler_args: String,
@@ -151,15 +170,8 @@ pub struct LabArguments {
     /// Measure the kernel's own scheduler only.
     #[arg(long)]
     pub kernel_only: bool,
-    /// Kernel series.
-    #[arg(long, default_value = kernel::SERIES[0])]
-    pub series: String,
-    /// A kernel image of your own instead of Debian's.
-    #[arg(long, value_name = "PATH")]
-    pub kernel: Option<PathBuf>,
-    /// The scheduler to measure, instead of the one that cargo built.
-    #[arg(long, value_name = "PATH")]
-    pub scheduler: Option<PathBuf>,
+    #[command(flatten)]
+    pub subject: Subject,
     /// Options for the scheduler, in one string: "--policy fifo --no-preempt".
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, default_value = "")]
     pub scheduler_args: String,
@@ -191,9 +203,7 @@ fn run(arguments: Arguments) -> Result<bool> {
     }
     match what {
         What::Suite(arguments) => suite::run(&arguments),
-        What::Demo(arguments) => {
-            demo::run(arguments.scheduler.as_deref(), arguments.kernel.as_deref())
-        }
+        What::Demo(subject) => demo::run(&subject),
         What::Bars(arguments) => bars::run(&arguments),
         What::Lab(arguments) => lab::run(&arguments),
         What::BuildKernel => {

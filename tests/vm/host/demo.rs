@@ -3,15 +3,14 @@
 //! The demonstration: one boot in exact mode that a person can follow, and a small table of what it
 //! measured.
 
-use super::assets::Assets;
-use super::kernel::{self, Kernel};
+use super::cli::Subject;
+use super::kernel::Kernel;
 use super::progress;
 use super::runner::{Boot, Outcome};
 use crate::protocol::{Message, Mode};
 use crate::scenario;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 const CPUS: u32 = 2;
 
@@ -23,12 +22,8 @@ const MEASURES: [(&str, &str, bool); 3] = [
 ];
 
 /// Whether the demonstration came to its end.
-pub fn run(scheduler: Option<&Path>, user_kernel: Option<&Path>) -> Result<bool> {
-    let assets = Assets::find(scheduler)?;
-    let kernel = match user_kernel {
-        Some(path) => kernel::of_user(path)?,
-        None => kernel::of_series(&assets, kernel::SERIES[0])?,
-    };
+pub fn run(subject: &Subject) -> Result<bool> {
+    let (assets, kernel) = subject.find()?;
     introduce(&kernel);
     let scenario = scenario::find("demo").context("the scenario of the demonstration")?;
     let boot = Boot {

@@ -2,9 +2,9 @@
 
 //! The lab: `bench run` in exact time, one boot for each number of CPUs, all results in one file.
 
-use super::assets::Assets;
+use super::assets::{self, Assets};
 use super::cli::LabArguments;
-use super::kernel::{self, Kernel};
+use super::kernel::Kernel;
 use super::progress;
 use super::runner::{self, Boot, Outcome};
 use crate::lab::{self, Receiver};
@@ -22,16 +22,10 @@ const LIMIT_S: f64 = 120.0;
 /// What a phase may take beyond its seconds, and loading a scheduler, likewise.
 const LIMIT_S_PHASE: f64 = 6.0;
 const LIMIT_S_LOAD: f64 = 15.0;
-/// How many phases there are, where all of them are measured.
-const PHASES: usize = 25;
 
 /// Whether every boot came to its end.
 pub fn run(arguments: &LabArguments) -> Result<bool> {
-    let mut assets = Assets::find(arguments.scheduler.as_deref())?;
-    let kernel = match &arguments.kernel {
-        Some(path) => kernel::of_user(path)?,
-        None => kernel::of_series(&assets, &arguments.series)?,
-    };
+    let (mut assets, kernel) = arguments.subject.find()?;
     let peers = match &arguments.with {
         Some(folder) => programs(folder)?,
         None => Vec::new(),
@@ -89,7 +83,10 @@ fn boot<'a>(
     cpus: u32,
     detail: &'a str,
 ) -> Result<Boot<'a>> {
-    let phases = if arguments.phases.is_empty() { PHASES } else { arguments.phases.len() } as f64;
+    let phases = match arguments.phases.len() {
+        0 => assets::phases()?.len(),
+        chosen => chosen,
+    } as f64;
     let schedulers = (2 + assets.more.len() + arguments.contender.len()) as f64;
     let loaded = LIMIT_S_LOAD + phases * (2.0 * arguments.seconds + LIMIT_S_PHASE);
     let rounds = f64::from(arguments.iterations + arguments.warm_up);

@@ -41,8 +41,8 @@ pub fn run(arguments: &SuiteArguments) -> Result<bool> {
 }
 
 /// Time in fast mode is the host's, so a host that stands still for seconds looks like a scheduler
-/// that does: a scenario that failed there by its own judgement is tried once more, visibly. More
-/// of them in one suite than this are no accident.
+/// that does: a scenario that failed there by its own judgement is tried once more, visibly, and in
+/// exact time, where the host does not matter. More of them in one suite than this are no accident.
 const DISTURBED_MAX: usize = 2;
 
 fn run_one(
@@ -51,59 +51,72 @@ fn run_one(
     scenario: &'static Scenario,
     arguments: &SuiteArguments,
 ) -> Result<Row> {
-    let first = try_once(assets, kernel, scenario, arguments, None)?;
-    let again = first.outcome.may_be_the_hosts() && !scenario.exact;
-    if first.passed() || !again || arguments.mode == Mode::Exact {
-        return Ok(first);
-    }
-    let failed = format!("{}: {}", first.outcome.name(), first.outcome.reason());
-    try_once(assets, kernel, scenario, arguments, Some(failed))
-}
-
-/// One boot. `first` is why the one before it failed.
-fn try_once(
-    assets: &Assets,
-    kernel: &Kernel,
-    scenario: &'static Scenario,
-    arguments: &SuiteArguments,
-    first: Option<String>,
-) -> Result<Row> {
-    progress::line(&format!("{} {}: starting", kernel.name, scenario.name));
-    // Only the suite's test of itself makes use of it.
-    let attempt = if first.is_none() { "1" } else { "2" };
-    let boot = Boot {
+    let mode = if scenario.exact { Mode::Exact } else { arguments.mode };
+    let mut boot = Boot {
         assets,
         kernel,
         scenario,
         cpus: scenario.cpus.unwrap_or(arguments.cpus),
-        mode: if scenario.exact { Mode::Exact } else { arguments.mode },
-        detail: attempt,
+        mode,
+        // Only the suite's test of itself makes use of it.
+        detail: "1",
         limit_s: scenario.limit_s,
     };
-    let start = Instant::now();
-    let outcome = boot.run(&mut |message| match message {
-        Message::Note { text } => progress::line(&format!("    {text}")),
-        Message::Metric { name, value } => progress::line(&format!("    {name} = {value}")),
-        Message::Telemetry { line } => progress::line(&format!("    | {line}")),
-        _ => {}
-    })?;
-    let (kernel, took) = (kernel.name.clone(), start.elapsed());
-    let row = Row { kernel, scenario, outcome, first, took };
-    progress::line(&format!(
-        "{} {}: {} in {} s",
-        row.kernel,
-        scenario.name,
-        row.verdict(),
-        row.took.as_secs()
-    ));
-    if !row.outcome.reason().is_empty() {
-        progress::line(&format!("    {}", row.outcome.reason()));
+    let mut journal = Journal { live: arguments.tells_all(), held: Vec::new() };
+    let mut row = try_once(&boot, &mut journal, None)?;
+    if !row.passed() && mode == Mode::Fast && row.outcome.may_be_the_hosts() {
+        let first = format!("{}: {}", row.outcome.name(), row.outcome.reason());
+        journal.add(&format!("first try: {first}; once more, in exact time"));
+        (boot.mode, boot.detail) = (Mode::Exact, "2");
+        row = try_once(&boot, &mut journal, Some(first))?;
     }
+    if !row.passed() || row.was_disturbed() {
+        journal.reveal();
+    }
+    progress::line(&row.line());
+    Ok(row)
+}
+
+/// What a scenario says: shown as it comes, or held back and shown only if it goes wrong.
+struct Journal {
+    live: bool,
+    held: Vec<String>,
+}
+
+impl Journal {
+    fn add(&mut self, text: &str) {
+        let line = format!("    {text}");
+        match self.live {
+            true => progress::line(&line),
+            false => self.held.push(line),
+        }
+    }
+
+    fn hear(&mut self, message: &Message) {
+        match message {
+            Message::Note { text } => self.add(text),
+            Message::Metric { name, value } => self.add(&format!("{name} = {value}")),
+            Message::Telemetry { line } => self.add(&format!("| {line}")),
+            _ => {}
+        }
+    }
+
+    fn reveal(&mut self) {
+        self.held.drain(..).for_each(|line| progress::line(&line));
+    }
+}
+
+/// One boot. `first` is why the one before it failed.
+fn try_once(boot: &Boot, journal: &mut Journal, first: Option<String>) -> Result<Row> {
+    let start = Instant::now();
+    let outcome = boot.run(&mut |message| journal.hear(message))?;
+    let (kernel, took) = (boot.kernel.name.clone(), start.elapsed());
+    let row = Row { kernel, scenario: boot.scenario, outcome, first, took };
     if !row.passed() {
         // A second try would write over it.
-        let kept = boot.console_path().with_extension(format!("{attempt}.log"));
+        let kept = boot.console_path().with_extension(format!("{}.log", boot.detail));
         let _ = std::fs::rename(boot.console_path(), &kept);
-        progress::line(&format!("    console: {}", kept.display()));
+        journal.add(&format!("console: {}", kept.display()));
     }
     Ok(row)
 }

@@ -29,6 +29,16 @@ impl Row {
         self.first.is_some() && self.scenario.expect != Expect::PassAgain && self.passed()
     }
 
+    /// All of it in a line.
+    pub fn line(&self) -> String {
+        let (kernel, name, took) = (&self.kernel, self.scenario.name, self.took.as_secs());
+        let line = format!("{kernel} {name}: {} in {took} s", self.verdict());
+        match self.passed() {
+            true => line,
+            false => format!("{line}: {}", self.outcome.reason()),
+        }
+    }
+
     /// The outcome in words: an expected failure is a pass, and says of what kind.
     pub fn verdict(&self) -> String {
         match (self.passed(), &self.outcome) {

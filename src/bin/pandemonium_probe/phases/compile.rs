@@ -3,7 +3,8 @@
 //! A real compilation: a tree of C files, the same for the same seed, through the machine's
 //! compiler.
 
-use crate::report::{Report, Unit};
+use crate::figure::Unit;
+use crate::report::Report;
 use crate::setting::{Meter, Setting};
 use crate::tasks::clock;
 use crate::tasks::wakeups::Random;

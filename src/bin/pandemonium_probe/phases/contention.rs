@@ -6,7 +6,8 @@
 use super::latency::{SLEEPERS, STORMS, storm_of_programs};
 use super::rhythm::FRAMES;
 use super::shares::spread;
-use crate::report::{Report, Unit};
+use crate::figure::Unit;
+use crate::report::Report;
 use crate::setting::{Meter, Setting};
 use crate::tasks::jobs::Jobs;
 use crate::tasks::load::{Kind, Load};

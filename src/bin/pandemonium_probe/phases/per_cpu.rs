@@ -2,7 +2,8 @@
 
 //! The per-CPU checks of PANDEMONIUM: does work get stuck behind one CPU?
 
-use crate::report::{Report, Unit};
+use crate::figure::Unit;
+use crate::report::Report;
 use crate::setting::{Meter, Setting};
 use crate::tasks::jobs::Jobs;
 use crate::tasks::load::Kind;

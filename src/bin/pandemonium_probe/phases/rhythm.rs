@@ -2,7 +2,8 @@
 
 //! Work that has to be done in each period: frames for a display, buffers for a sound card.
 
-use crate::report::{Report, Unit};
+use crate::figure::Unit;
+use crate::report::Report;
 use crate::setting::{Meter, Setting};
 use crate::tasks::frames;
 use crate::tasks::probe::Probe;

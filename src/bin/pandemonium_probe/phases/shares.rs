@@ -2,7 +2,8 @@
 
 //! Tasks that never sleep: how much they get done together, and each of them.
 
-use crate::report::{Report, Unit};
+use crate::figure::Unit;
+use crate::report::Report;
 use crate::setting::{Meter, Setting};
 use crate::tasks::jobs::Jobs;
 use crate::tasks::load::{Kind, Load};

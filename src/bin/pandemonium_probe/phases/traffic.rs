@@ -2,7 +2,8 @@
 
 //! Tasks that hand work to each other, and tasks that are made all the time.
 
-use crate::report::{Report, Unit};
+use crate::figure::Unit;
+use crate::report::Report;
 use crate::setting::{Meter, Setting};
 use crate::tasks::load::Kind;
 use crate::tasks::messages::{self, FAN};

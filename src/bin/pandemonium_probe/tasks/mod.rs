@@ -8,6 +8,7 @@
 
 pub mod burst;
 pub mod clock;
+pub mod family;
 pub mod frames;
 pub mod jobs;
 pub mod launch;

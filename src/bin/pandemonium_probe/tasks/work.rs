@@ -134,24 +134,9 @@ pub fn periodic(slot: &Slot, period_us: u64) -> ! {
     }
 }
 
-/// Makes many children at once in each period, each of which works a little, and waits for them
-/// all; it too makes up for what it missed.
+/// Makes many children at once in each period, each of which works a little.
 pub fn storm(slot: &Slot, children: u32, period_us: u64) -> ! {
-    let mut due = now_ns();
-    loop {
-        due += period_us * 1_000;
-        sleep_until(due);
-        for _ in 0..children {
-            // SAFETY: the child works and exits.
-            if unsafe { libc::fork() } == 0 {
-                burn(HOG_ROUNDS / 2);
-                unsafe { libc::_exit(0) }
-            }
-        }
-        // SAFETY: waits for any child until there is none; the status is not wanted.
-        while unsafe { libc::wait(std::ptr::null_mut()) } > 0 {}
-        (0..children).for_each(|_| slot.done());
-    }
+    storm_of(slot, children, period_us, || burn(HOG_ROUNDS / 2))
 }
 
 /// The same with children that become a program of their own, which works so many rounds: this
@@ -160,18 +145,25 @@ pub fn exec_storm(slot: &Slot, children: u32, period_us: u64, rounds: u32) -> ! 
     let mut digits = [0_u8; 16];
     let arguments =
         [c"probe".as_ptr(), BURN.as_ptr(), decimal(rounds, &mut digits), std::ptr::null()];
+    // SAFETY: plain system calls with terminated strings; where it cannot exec, the child exits.
+    storm_of(slot, children, period_us, || unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::execv(THIS_PROGRAM.as_ptr(), arguments.as_ptr());
+    })
+}
+
+/// A storm of children that do `child` and exit. It waits for them all, and makes up for what it
+/// missed.
+fn storm_of(slot: &Slot, children: u32, period_us: u64, child: impl Fn()) -> ! {
     let mut due = now_ns();
     loop {
         due += period_us * 1_000;
         sleep_until(due);
         for _ in 0..children {
-            // SAFETY: the child execs with terminated strings, or exits.
+            // SAFETY: the child does its work, which returns only if it is done, and exits.
             if unsafe { libc::fork() } == 0 {
-                unsafe {
-                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                    libc::execv(THIS_PROGRAM.as_ptr(), arguments.as_ptr());
-                    libc::_exit(127)
-                }
+                child();
+                unsafe { libc::_exit(0) }
             }
         }
         // SAFETY: waits for any child until there is none; the status is not wanted.

@@ -8,7 +8,7 @@ mod results;
 
 use super::assets::Assets;
 use super::cli::BarsArguments;
-use super::kernel::{self, Kernel};
+use super::kernel::Kernel;
 use super::progress;
 use super::runner::{self, Boot, Outcome};
 use crate::bars::{PHASES, Plan};
@@ -30,11 +30,7 @@ pub fn run(arguments: &BarsArguments) -> Result<bool> {
     let plan = plan(arguments);
     // Refused before anything is booted.
     plan.to_word()?;
-    let assets = Assets::find(arguments.scheduler.as_deref())?;
-    let kernel = match &arguments.kernel {
-        Some(path) => kernel::of_user(path)?,
-        None => kernel::of_series(&assets, &arguments.series)?,
-    };
+    let (assets, kernel) = arguments.subject.find()?;
     let mut all: Vec<Results> = Vec::new();
     for &cpus in &arguments.cpus {
         let results = run_one(&assets, &kernel, &plan, cpus)?;

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A process and its children: a scheduler may be watched over by the process that was started.
+
+use super::clock;
+use anyhow::{Context, Result};
+use std::fs;
+
+/// CPU time that a process and its children have used so far.
+pub fn cpu_time_ns(pid: libc::pid_t) -> Result<u64> {
+    let times = std::iter::once(pid).chain(children_of(pid)).map(|pid| {
+        clock::cpu_time_ns(pid).with_context(|| format!("process {pid} has no CPU clock"))
+    });
+    times.sum()
+}
+
+/// Processes whose parent this is. The fourth field of a process's stat is its parent; the name
+/// before it may contain anything but ends in a bracket.
+pub fn children_of(parent: libc::pid_t) -> Vec<libc::pid_t> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        after_name.split_whitespace().nth(1) == Some(&parent.to_string())
+    })
+    .collect()
+}
