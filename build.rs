@@ -1,79 +1,99 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Generates and compiles the BPF backend into `OUT_DIR`.
+//! Generates and compiles the BPF backend and the fast path into `OUT_DIR`.
 //!
-//! `RustLandBuilder` writes its C and Rust sources relative to the current directory. Stepping
-//! into `OUT_DIR` first keeps the source tree clean.
+//! Each of the two is built by this program started anew, because their builders take what they
+//! are told from the environment and the current directory, and talk to cargo themselves.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, exit};
+use std::process::{Command, ExitCode};
 
 /// The oldest clang that compiles the backend: it needs `-mcpu=v4`.
 const CLANG_OLDEST: u32 = 18;
+/// Tells a child which of the two to build.
+const STEP: &str = "PANDEMONIUM_BUILD_STEP";
+const BACKEND: &str = "backend";
+const FAST_PATH: &str = "fast path";
 
-fn main() {
+fn main() -> ExitCode {
+    let built = match env::var(STEP).as_deref() {
+        Ok(BACKEND) => build_backend(),
+        Ok(FAST_PATH) => build_fast_path(),
+        _ => build_both(),
+    };
+    match built {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Cargo shows no more than the first line of an error.
+            println!("cargo::error={}", format!("{error:#}").replace('\n', "; "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn build_both() -> anyhow::Result<()> {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=src/bpf");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
-    if let Err(sentence) = check_clang() {
-        fail(&sentence);
-    }
-    if let Err(error) = build_backend() {
-        fail(&format!("cannot build the BPF backend: {error:#}"));
-    }
+    check_clang()?;
+    let root = env::current_dir()?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    // The names of their files are fixed, so each has a folder of its own.
+    let own = out.join("fast_path");
+    fs::create_dir_all(&own)?;
+    build(FAST_PATH, Command::new(env::current_exe()?).env("OUT_DIR", &own), &root)?;
+    // The backend writes its C and Rust sources into the current directory: this way the source
+    // tree stays clean. Its source stays as it is; what it calls is wrapped (see the header).
+    fs::create_dir_all(out.join("src"))?;
+    let guard = root.join("src/bpf/backend_guard.h");
+    let flags = env::var("BPF_EXTRA_CFLAGS_PRE_INCL").unwrap_or_default();
+    let flags = format!("{flags} -include {}", guard.display());
+    let mut command = Command::new(env::current_exe()?);
+    build(BACKEND, command.current_dir(&out).env("BPF_EXTRA_CFLAGS_PRE_INCL", flags), &root)
 }
 
-fn fail(sentence: &str) -> ! {
-    println!("cargo::error={sentence}");
-    exit(1);
+/// Runs one of the two and passes on what it says to cargo, except that files are watched of which
+/// only a child knows where they are: cargo would look for them in `root`, miss them, and build
+/// everything anew each time.
+fn build(step: &str, command: &mut Command, root: &Path) -> anyhow::Result<()> {
+    let output = command.env(STEP, step).output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let watched = |line: &str| line.strip_prefix("cargo:rerun-if-changed=").map(|f| root.join(f));
+    for line in said.lines().filter(|line| watched(line).is_none_or(|file| file.exists())) {
+        println!("{line}");
+    }
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    anyhow::ensure!(output.status.success(), "the {step} cannot be built");
+    Ok(())
 }
 
 fn build_backend() -> anyhow::Result<()> {
-    let out_dir = PathBuf::from(env::var("OUT_DIR")?);
-    fs::create_dir_all(out_dir.join("src"))?;
-    build_fast_path(&out_dir)?;
-    // The backend's source stays as it is; what it calls is wrapped (see the header).
-    let guard = env::current_dir()?.join("src/bpf/backend_guard.h");
-    let flags = env::var("BPF_EXTRA_CFLAGS_PRE_INCL").unwrap_or_default();
-    let flags = format!("{flags} -include {}", guard.display());
-    // SAFETY: a build script has one thread at this point.
-    unsafe { env::set_var("BPF_EXTRA_CFLAGS_PRE_INCL", flags) };
-    env::set_current_dir(&out_dir)?;
     scx_rustland_core::RustLandBuilder::new()?.build()
 }
 
-/// The fast path is an object of its own. The builder's file names are fixed, so it gets a folder
-/// of its own too.
-fn build_fast_path(out_dir: &Path) -> anyhow::Result<()> {
-    let own = out_dir.join("fast_path");
-    fs::create_dir_all(&own)?;
-    // SAFETY: a build script has one thread at this point.
-    unsafe { env::set_var("OUT_DIR", &own) };
-    let built = scx_cargo::BpfBuilder::new()?
+fn build_fast_path() -> anyhow::Result<()> {
+    scx_cargo::BpfBuilder::new()?
         .enable_intf("src/bpf/fast_path.h", "bpf_intf.rs")
         .enable_skel("src/bpf/fast_path.bpf.c", "fast_path")
-        .build();
-    // SAFETY: as above.
-    unsafe { env::set_var("OUT_DIR", out_dir) };
-    built
+        .build()
 }
 
 /// Checks the compiler before anything fails in a less friendly way. `.cargo/config.toml` sets
 /// `BPF_CLANG` to a script that looks for a versioned name too.
-fn check_clang() -> Result<(), String> {
+fn check_clang() -> anyhow::Result<()> {
     let name = env::var("BPF_CLANG").unwrap_or_else(|_| "clang".into());
     match clang_version(&name) {
         Some(version) if version >= CLANG_OLDEST => Ok(()),
-        Some(version) => Err(format!(
+        Some(version) => anyhow::bail!(
             "{name} is version {version}, too old to compile the BPF backend: install the \
              package clang-19, or any clang from {CLANG_OLDEST} on"
-        )),
-        None => Err(format!(
+        ),
+        None => anyhow::bail!(
             "{name} does not run: install the package clang-19, or any clang from \
              {CLANG_OLDEST} on, to compile the BPF backend"
-        )),
+        ),
     }
 }
 
