@@ -37,6 +37,7 @@ probe: setup
 check: setup
 	cargo fmt --check
 	cargo clippy --release --all-targets -- -D warnings
+	cargo clippy --release --test vm -- -D warnings
 
 setup:
 	@.ci/setup
