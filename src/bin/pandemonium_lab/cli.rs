@@ -156,8 +156,9 @@ pub struct ExplainArgs {
     pub seed: u64,
 }
 
+/// A comparison of policies over many seeds.
 #[derive(Debug, Args)]
-pub struct CompareArgs {
+pub struct Comparison {
     #[command(flatten)]
     pub what: What,
 
@@ -172,7 +173,7 @@ pub struct CompareArgs {
     )]
     pub policy: Vec<PolicyName>,
 
-    /// The first seed
+    /// The first seed; what shows one run shows this one
     #[arg(short, long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
 
@@ -180,6 +181,12 @@ pub struct CompareArgs {
     #[arg(long, value_name = "N", default_value_t = crate::compare::SEEDS_MIN,
           value_parser = clap::value_parser!(u64).range(crate::compare::SEEDS_MIN..))]
     pub seeds: u64,
+}
+
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    #[command(flatten)]
+    pub comparison: Comparison,
 
     /// How to print the result
     #[arg(long, value_enum, default_value = "text")]
@@ -189,27 +196,7 @@ pub struct CompareArgs {
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     #[command(flatten)]
-    pub what: What,
-
-    /// The policies, with commas in between; the others are compared with the first
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "P,P",
-        value_delimiter = ',',
-        default_value = "vruntime,pandemonium,fifo"
-    )]
-    pub policy: Vec<PolicyName>,
-
-    /// The seed of the pictures, and the first of the comparison
-    #[arg(short, long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
-
-    /// How many seeds are compared, at least 10
-    #[arg(long, value_name = "N", default_value_t = crate::compare::SEEDS_MIN,
-          value_parser = clap::value_parser!(u64).range(crate::compare::SEEDS_MIN..))]
-    pub seeds: u64,
+    pub comparison: Comparison,
 
     /// The file to write
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]

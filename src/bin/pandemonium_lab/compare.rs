@@ -2,7 +2,7 @@
 
 //! `pandemonium_lab compare`, `sweep` and `scores`: many runs, and what can be said about them.
 
-use crate::cli::{CompareArgs, Format, PolicyName, SweepArgs, What};
+use crate::cli::{CompareArgs, Comparison, Format, PolicyName, SweepArgs, What};
 use crate::metric::{self, Metric, Sample};
 use crate::parallel::play_all;
 use crate::play::{Case, Played};
@@ -15,20 +15,22 @@ use std::process::ExitCode;
 pub const SEEDS_MIN: u64 = 10;
 
 pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
-    let twice = |(at, policy)| args.policy[..at].contains(policy);
-    if args.policy.len() < 2 || args.policy.iter().enumerate().any(twice) {
+    let policies = &args.comparison.policy;
+    let twice = |(at, policy)| policies[..at].contains(policy);
+    if policies.len() < 2 || policies.iter().enumerate().any(twice) {
         bail!("expected two or more different policies, as in --policy pandemonium,vruntime");
     }
-    let table = compared(&args.what, &args.policy, args.seed, args.seeds)?;
+    let table = compared(&args.comparison)?;
     table::print(&[table], args.format);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Every metric of every policy over some seeds, and a verdict beside the first policy.
-pub fn compared(what: &What, policies: &[PolicyName], seed: u64, seeds: u64) -> Result<Table> {
+pub fn compared(asked: &Comparison) -> Result<Table> {
+    let Comparison { what, policy: policies, seed, seeds } = asked;
     let mut cases = Vec::new();
     for &policy in policies {
-        for number in 0..seeds {
+        for number in 0..*seeds {
             cases.push(Case::new(what, policy, seed.wrapping_add(number))?);
         }
     }
@@ -40,7 +42,7 @@ pub fn compared(what: &What, policies: &[PolicyName], seed: u64, seeds: u64) -> 
     let mut table = Table::new(title, &columns);
     let values: Vec<Vec<Metric>> =
         played.iter().map(|one| metric::of(&one.tried.outcome, workload)).collect();
-    let runs = seeds as usize;
+    let runs = *seeds as usize;
     for (number, metric) in values[0].iter().enumerate() {
         let sample = |policy: usize| {
             let mine = &values[policy * runs..(policy + 1) * runs];
@@ -121,24 +123,20 @@ pub fn sweep(args: &SweepArgs) -> Result<ExitCode> {
     }
     let played = play_all(&cases);
     let title = format!("{} over {name}, seed {}", cases[0].trial.workload.name, args.seed);
-    let columns = [
-        "value",
-        "policy",
-        "throughput",
-        "wake p50",
-        "wake p99",
-        "wake p99.9",
-        "missed %",
-        "own %",
-        "verdict",
-    ];
-    let mut table = Table::new(title, &columns);
+    let mut table = rows("value", title);
     for (number, (case, played)) in cases.iter().zip(&played).enumerate() {
         let value = &values[number / args.policy.len()];
         table.row(row(value.as_str().into(), case, played));
     }
     table::print(&[table], args.format);
     Ok(ExitCode::SUCCESS)
+}
+
+/// A table with one run in each row.
+fn rows(first: &'static str, title: impl Into<String>) -> Table {
+    let figures = ["throughput", "wake p50", "wake p99", "wake p99.9", "missed %", "own %"];
+    let columns = [&[first, "policy"][..], &figures, &["verdict"]].concat();
+    Table::new(title, &columns)
 }
 
 /// One run in one row.
@@ -190,19 +188,8 @@ pub fn scores() -> Result<ExitCode> {
         }
     }
     let played = play_all(&cases);
-    let columns = [
-        "workload",
-        "policy",
-        "throughput",
-        "wake p50",
-        "wake p99",
-        "wake p99.9",
-        "missed %",
-        "own %",
-        "verdict",
-    ];
     let title = "one seed, 2 s after the warm-up; throughput in full CPUs, times in us";
-    let mut table = Table::new(title, &columns);
+    let mut table = rows("workload", title);
     for (case, played) in cases.iter().zip(&played) {
         let (name, cpus) = (&case.trial.workload.name, case.trial.setup.shape.cpus);
         table.row(row(format!("{name} {cpus}").into(), case, played));

@@ -33,12 +33,13 @@ const STYLE: &str = include_str!("report.css");
 const SCRIPT: &str = include_str!("report.js");
 
 pub fn run(args: &ReportArgs) -> Result<ExitCode> {
-    let comparison = compare::compared(&args.what, &args.policy, args.seed, args.seeds)?;
+    let asked = &args.comparison;
+    let comparison = compare::compared(asked)?;
     let mut played = Vec::new();
     let mut timelines = String::new();
     let mut histories = String::new();
-    for &policy in &args.policy {
-        let case = Case::new(&args.what, policy, args.seed)?;
+    for &policy in &asked.policy {
+        let case = Case::new(&asked.what, policy, asked.seed)?;
         let workload = &case.trial.workload;
         let mut timeline = Timeline::new(workload.warmup, TIMELINE);
         let mut history = History::new(workload.duration, STRETCHES);
@@ -74,9 +75,9 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
         escape(&workload.about),
         first.trial.setup.shape.cpus,
         workload.duration,
-        args.seeds,
+        asked.seeds,
         html_table(&comparison),
-        args.seed,
+        asked.seed,
     );
     fs::write(&args.out, html).with_context(|| format!("cannot write {}", args.out))?;
     println!("{}", args.out);
