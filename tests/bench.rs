@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -132,6 +132,66 @@ fn a_report_comes_in_every_form() {
     }
     let both = bench(&["report", &file, "--html", "--csv"]);
     assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
+fn tables_fit_the_width_and_compare_with_whom_one_wants() {
+    let scratch = Scratch::new("width");
+    let file = scratch.file("r.json", results(8, 0.1).to_string());
+    let narrow = printed(0, &["report", &file, "--width", "60"]);
+    let tables = narrow.split("wake, 2 CPUs").nth(1).expect("a table");
+    let longest = tables.lines().map(|line| line.chars().count()).max();
+    assert!(longest <= Some(60) && tables.contains("\n  peer "), "{narrow}");
+    let beside = printed(0, &["report", &file, "--beside", "ours"]);
+    assert!(beside.contains("kernel beside ours: 0 better, 1 worse"), "{beside}");
+    assert!(beside.contains("peer beside ours: 0 better, 1 worse"), "{beside}");
+    assert!(refused(&["report", &file, "--beside", "nobody"]).contains("\"nobody\""));
+}
+
+/// A cargo that builds every crate but one, and tells what it was asked; a clang that only a name
+/// with a number leads to.
+#[test]
+fn schedulers_are_installed_one_by_one_and_one_that_fails_is_named() {
+    let scratch = Scratch::new("install");
+    let script = |name: &str, text: &str| {
+        let path = scratch.file(name, format!("#!/bin/sh\n{text}\n"));
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a script");
+    };
+    script("clang-30", "echo Debian clang version 30.0.1");
+    script("clang", "echo clang version 14.0.6");
+    let program = "#!/bin/sh\\necho scx_good 1.2.3\\n";
+    script(
+        "cargo",
+        &format!(
+            "echo $BPF_CLANG $@ >> $4/asked\n[ $7 != scx_bad ] || {{ echo no; exit 101; }}\n\
+             mkdir -p $4/bin $6\nprintf '{program}' > $4/bin/${{7%@*}}\n\
+             chmod +x $4/bin/${{7%@*}}"
+        ),
+    );
+    let path = format!("{}:/usr/bin:/bin", scratch.0.display());
+    let install = |names: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scx_pandemonium_user"));
+        command.args(["bench", "install", "--root"]).arg(scratch.0.join("to")).args(names);
+        command.env("PATH", &path).env_remove("BPF_CLANG").output().expect("the program runs")
+    };
+    let output = install(&["scx_good@1.2.3", "scx_bad", "scx_more"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}{error}");
+    for words in ["[2/3] scx_bad", "scx_good@1.2.3: scx_good 1.2.3, in ", "FAILED scx_bad", "no\n"]
+    {
+        assert!(said.contains(words), "{words:?} is not in {said}");
+    }
+    assert!(
+        error.contains("error: scx_bad could not be installed") && error.contains("libelf-dev")
+    );
+    let asked = fs::read_to_string(scratch.0.join("to/asked")).expect("cargo was asked");
+    assert!(asked.lines().all(|line| line.starts_with("clang-30 install --locked")), "{asked}");
+    // What they share stays for the next try, and goes when all is done.
+    assert!(scratch.0.join("to/build").is_dir() && scratch.0.join("to/bin/scx_more").is_file());
+    assert_eq!(install(&["scx_more"]).status.code(), Some(0));
+    assert!(!scratch.0.join("to/build").exists());
+    assert_eq!(install(&["--config=x"]).status.code(), Some(2));
 }
 
 #[test]

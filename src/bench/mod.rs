@@ -32,9 +32,14 @@ use std::process::ExitCode;
 pub fn run(arguments: &BenchArguments) -> Result<ExitCode, Failure> {
     let done = match &arguments.command {
         BenchCommand::Run(arguments) => return run::run(arguments),
-        BenchCommand::Install(arguments) => return run::install(&arguments.names),
+        BenchCommand::Install(arguments) => return install(arguments),
         BenchCommand::Report(arguments) => report::run(arguments),
         BenchCommand::Diff(arguments) => diff::run(arguments),
     };
     done.map_err(|error| Failure::Usage(format!("{error:#}")))
+}
+
+/// One that cannot be built is no mistake of the caller's.
+fn install(arguments: &run::cli::InstallArguments) -> Result<ExitCode, Failure> {
+    run::install::run(arguments).map(|()| ExitCode::SUCCESS).map_err(Failure::Internal)
 }

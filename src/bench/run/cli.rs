@@ -59,9 +59,14 @@ pub struct RunArguments {
 
 #[derive(Args, Clone, Debug)]
 pub struct InstallArguments {
-    /// Names of crates, such as scx_rustland, scx_bpfland, scx_cosmos, scx_lavd or scx_pandemonium
+    /// Names of crates, such as scx_rustland, scx_bpfland, scx_cosmos, scx_lavd or
+    /// scx_pandemonium; NAME@VERSION for another version than the newest
     #[arg(value_name = "NAME", required = true, value_parser = crate_name)]
     pub names: Vec<String>,
+    /// Put the programs into DIR/bin, for `bench run --peers DIR/bin` [default:
+    /// ~/.cache/scx_pandemonium_user/peers]
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -86,9 +91,12 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// What crates.io allows, and nothing that cargo could take for an option.
 fn crate_name(text: &str) -> Result<String, String> {
+    let (name, version) = text.split_once('@').unwrap_or((text, "0"));
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
-    match begins && text.chars().all(fine) {
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    let numbered = version.starts_with(|c: char| c.is_ascii_digit());
+    let known = |c: char| fine(c) || c == '.' || c == '+';
+    match begins && name.chars().all(fine) && numbered && version.chars().all(known) {
         true => Ok(text.into()),
         false => Err(format!("{text:?} is no name of a crate")),
     }

@@ -258,20 +258,6 @@ fn ops() -> String {
     fs::read_to_string(OPS).unwrap_or_default().trim().to_string()
 }
 
-/// Gets schedulers from crates.io into the folder of the peers.
-pub fn install(names: &[String], peers: &Path) -> Result<()> {
-    let root = peers.parent().context("the folder of the peers has a parent")?;
-    for name in names {
-        guard::check_interrupt()?;
-        let mut command = Command::new("cargo");
-        command.args(["install", "--locked", "--root"]).arg(root).arg(name);
-        let mut process = Process::start("cargo", command.stdin(Stdio::null()))?;
-        let status = process.wait(Duration::from_secs(3_600))?;
-        ensure!(status.success(), "cargo could not install {name} ({status})");
-    }
-    Ok(())
-}
-
 /// The folder of installed peers.
 pub fn peers() -> Result<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);

@@ -14,6 +14,7 @@ pub mod cli;
 mod contenders;
 mod facts;
 mod guard;
+pub mod install;
 mod probe;
 mod progress;
 mod search;
@@ -59,21 +60,6 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
             Ok(ExitCode::FAILURE)
         }
     }
-}
-
-/// Gets peers from crates.io.
-pub fn install(names: &[String]) -> Result<ExitCode, Failure> {
-    let install = || {
-        guard::catch_signals()?;
-        let peers = contenders::peers()?;
-        contenders::install(names, &peers)?;
-        for name in names {
-            let described = Contender::parse(name).map_err(anyhow::Error::msg)?.describe(&peers);
-            progress::say(&format!("{name}: {} in {}", described.version, peers.display()));
-        }
-        Ok(ExitCode::SUCCESS)
-    };
-    install().map_err(Failure::Internal)
 }
 
 /// Becomes the program that measures.
