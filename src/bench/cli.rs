@@ -3,7 +3,7 @@
 //! The command line of `bench`.
 
 use super::run::cli::{InstallArguments, RunArguments};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use std::path::PathBuf;
 
 #[derive(Args, Clone, Debug)]
@@ -38,6 +38,12 @@ pub struct ReportArguments {
     pub file: PathBuf,
     #[command(flatten)]
     pub format: Format,
+    /// Compare with this scheduler, not with the kernel's own
+    #[arg(long, value_name = "NAME", conflicts_with = "bars")]
+    pub beside: Option<String>,
+    /// Lay the tables out for so many columns [default: as many as the terminal has]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
+    pub width: Option<u16>,
     /// Say which bars are met and which missed, and by how much; docs/bars.toml shows how they are
     /// written
     #[arg(long, value_name = "FILE")]

@@ -83,7 +83,7 @@ fn overview(digest: &Digest) -> String {
     }
     let mut html = "<table class=\"overview\"><tr><th></th>".to_owned();
     for (number, name) in digest.schedulers.iter().enumerate().skip(1) {
-        html += &format!("<th>{}{}</th>", swatch(number), escape(name));
+        html += &format!("<th>{}{}</th>", swatch(number), breakable(name));
     }
     for (number, group) in digest.groups.iter().enumerate() {
         html += "</tr><tr>";
@@ -137,7 +137,7 @@ fn figure(caption: &str, svg: &str) -> String {
 fn figures(group: &Group, digest: &Digest) -> String {
     let mut html = "<table><tr><th></th>".to_owned();
     for (number, name) in digest.schedulers.iter().enumerate() {
-        html += &format!("<th>{}{}</th>", swatch(number), escape(name));
+        html += &format!("<th>{}{}</th>", swatch(number), breakable(name));
     }
     for row in &group.rows {
         html += &format!("</tr><tr><td>{}</td>", label(row));
@@ -149,9 +149,14 @@ fn figures(group: &Group, digest: &Digest) -> String {
 fn label(row: &Row) -> String {
     let label = row.label();
     match label.split_once(" (") {
-        Some((name, rest)) => format!("{}<small>({}</small>", escape(name), escape(rest)),
-        None => escape(&label),
+        Some((name, rest)) => format!("{}<small>({}</small>", breakable(name), escape(rest)),
+        None => breakable(&label),
     }
+}
+
+/// A name that a narrow screen may break where a reader would.
+fn breakable(name: &str) -> String {
+    escape(name).replace('_', "_<wbr/>")
 }
 
 fn cell_html(cell: &Cell) -> String {

@@ -23,7 +23,10 @@ pub struct Report {
 }
 
 pub fn run(arguments: &ReportArguments) -> Result<ExitCode> {
-    let results = results::read(&arguments.file)?;
+    let mut results = results::read(&arguments.file)?;
+    if let Some(name) = &arguments.beside {
+        put_first(&mut results, name)?;
+    }
     let digest = Digest::new(&results);
     let judge = |path| bars::judge(path, &digest, arguments.scheduler.as_deref());
     let bars = arguments.bars.as_deref().map(judge).transpose()?;
@@ -34,7 +37,7 @@ pub fn run(arguments: &ReportArguments) -> Result<ExitCode> {
         () if format.csv => export::csv(&report.results),
         () if format.prometheus => export::prometheus(&report),
         () if format.json => export::json(&report)?,
-        () => table::text(&report),
+        () => table::text(&report, columns(arguments)),
     };
     match &arguments.out {
         Some(path) => {
@@ -44,6 +47,21 @@ pub fn run(arguments: &ReportArguments) -> Result<ExitCode> {
     }
     let missed = report.bars.as_ref().is_some_and(|bars| bars.missed() > 0);
     Ok(ExitCode::from(u8::from(arguments.strict && missed)))
+}
+
+/// Everything is compared with the first scheduler.
+fn put_first(results: &mut Results, name: &str) -> Result<()> {
+    let at = results.schedulers.iter().position(|scheduler| scheduler.name == name);
+    let at = at.with_context(|| format!("no scheduler in the file is named {name:?}"))?;
+    results.schedulers[..=at].rotate_right(1);
+    Ok(())
+}
+
+/// A file and another program take lines of any length.
+fn columns(arguments: &ReportArguments) -> Option<usize> {
+    let terminal = || terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0);
+    let columns = arguments.width.or_else(|| terminal().filter(|_| arguments.out.is_none()));
+    columns.map(usize::from)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -9,7 +9,8 @@ use super::results::{Clock, Results};
 use super::verdict::{LEVEL, NOTICED, Verdict, Why, iterations_needed};
 use std::fmt::Write;
 
-pub fn text(report: &Report) -> String {
+/// For so many columns, or for as many as it takes.
+pub fn text(report: &Report, columns: Option<usize>) -> String {
     let Report { results, digest, bars } = report;
     let mut text = String::new();
     let facts = facts(results);
@@ -17,10 +18,7 @@ pub fn text(report: &Report) -> String {
     for (name, value) in facts {
         text += &format!("{name:width$}  {value}\n");
     }
-    for group in &digest.groups {
-        text += "\n";
-        text += &table(group, &digest.schedulers);
-    }
+    text += &tables(digest, columns);
     if let Some(bars) = bars {
         let (title, columns, rows) = bars.table();
         text += "\n";
@@ -32,13 +30,26 @@ pub fn text(report: &Report) -> String {
     }
     text += "\n";
     for sentence in [summaries(digest), legend(digest)].concat() {
-        text += &format!("{sentence}\n");
+        text += &wrapped(&sentence, columns.unwrap_or(usize::MAX));
     }
     clean(&text)
 }
 
+/// Schedulers side by side if all tables fit so, else below each other.
+fn tables(digest: &Digest, columns: Option<usize>) -> String {
+    let all = |table: fn(&Group, &[String]) -> String| -> String {
+        let tables = digest.groups.iter().map(|group| table(group, &digest.schedulers));
+        tables.map(|table| format!("\n{table}")).collect()
+    };
+    let wide = all(side_by_side);
+    match columns {
+        Some(columns) if wide.lines().any(|line| line.chars().count() > columns) => all(listed),
+        _ => wide,
+    }
+}
+
 /// Four columns for each scheduler, so that equal things stand under each other.
-fn table(group: &Group, schedulers: &[String]) -> String {
+fn side_by_side(group: &Group, schedulers: &[String]) -> String {
     let mut columns = vec![""];
     for (at, name) in schedulers.iter().enumerate() {
         columns.extend_from_slice(&[name, "+-"]);
@@ -49,14 +60,47 @@ fn table(group: &Group, schedulers: &[String]) -> String {
         let mut cells = vec![row.label()];
         for (at, cell) in row.cells.iter().enumerate() {
             cells.extend(shown(cell));
-            if at > 0 {
-                cells.push(ratio(cell));
-                cells.push(cell.verdict.map_or("", Verdict::word).to_owned());
-            }
+            cells.extend(if at > 0 { compared(cell).to_vec() } else { Vec::new() });
         }
         rows.push(cells);
     }
     grid::text(&group.title(), &columns, &rows)
+}
+
+/// A line for each scheduler under each figure.
+fn listed(group: &Group, schedulers: &[String]) -> String {
+    let mut rows = Vec::new();
+    for row in &group.rows {
+        rows.push(vec![row.label(), String::new(), String::new(), String::new(), String::new()]);
+        for (name, cell) in schedulers.iter().zip(&row.cells) {
+            let name = vec![format!("  {name}")];
+            let said = if cell.verdict.is_some() { compared(cell) } else { Default::default() };
+            rows.push([name, shown(cell).to_vec(), said.to_vec()].concat());
+        }
+    }
+    grid::text(&group.title(), &["", "median", "+-", "x", ""], &rows)
+}
+
+/// Ratio and verdict.
+fn compared(cell: &Cell) -> [String; 2] {
+    [ratio(cell), cell.verdict.map_or("", Verdict::word).to_owned()]
+}
+
+/// Lines of whole words.
+fn wrapped(sentence: &str, columns: usize) -> String {
+    let mut text = String::new();
+    let mut line = 0;
+    for word in sentence.split(' ') {
+        let length = word.chars().count();
+        if line > 0 && line + 1 + length > columns {
+            text += "\n";
+            line = 0;
+        }
+        text += if line > 0 { " " } else { "" };
+        text += word;
+        line += length + usize::from(line > 0);
+    }
+    text + "\n"
 }
 
 fn shown(cell: &Cell) -> [String; 2] {
@@ -181,9 +225,43 @@ mod tests {
         Report { digest: Digest::new(&results), results, bars: None }
     }
 
+    /// At a width, what a report with these schedulers looks like between facts and legend.
+    fn tables_at(columns: Option<usize>) -> String {
+        tables(&Digest::new(&results(8, 0.5, 3)), columns)
+    }
+
+    #[test]
+    fn a_table_fits_the_terminal() {
+        let wide = tables_at(None);
+        let most = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert_eq!(tables_at(Some(most(&wide))), wide);
+        let narrow = tables_at(Some(most(&wide) - 1));
+        assert!(most(&narrow) <= 72, "{narrow}");
+        let wake = narrow.split("\n\n").next().unwrap();
+        let lines: Vec<Vec<&str>> =
+            wake.trim().lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1], ["median", "+-", "x"]);
+        assert_eq!(lines[6], ["p99,", "us"]);
+        assert_eq!((lines[7][0], lines[7].len()), ("kernel", 3));
+        assert!(lines[8][0] == "ours" && lines[8][3..] == ["0.50", "better"], "{wake}");
+        assert!(lines[9][0] == "peer" && lines[9][4] == "noise", "{wake}");
+        // Nothing that the wide one says is lost.
+        let words = |text: &str| -> std::collections::BTreeSet<String> {
+            text.split_whitespace().map(str::to_string).collect()
+        };
+        assert!(words(&wide).is_subset(&words(&narrow)));
+    }
+
+    #[test]
+    fn sentences_break_between_words() {
+        assert_eq!(wrapped("one two three", 7), "one two\nthree\n");
+        assert_eq!(wrapped("one two three", 6), "one\ntwo\nthree\n");
+        assert_eq!(wrapped("unbreakable word", 3), "unbreakable\nword\n");
+    }
+
     #[test]
     fn a_table_says_how_everybody_did_beside_the_first() {
-        let text = text(&report(results(8, 0.5, 3)));
+        let text = text(&report(results(8, 0.5, 3)), None);
         let wake = text.split("\n\n").nth(1).unwrap();
         let lines: Vec<&str> = wake.lines().collect();
         assert_eq!(lines[0], "wake, 2 CPUs");
@@ -202,14 +280,14 @@ mod tests {
 
     #[test]
     fn equal_results_give_equal_text() {
-        let text = |seed| text(&report(results(5, 0.5, seed)));
+        let text = |seed| text(&report(results(5, 0.5, seed)), None);
         assert_eq!(text(1), text(1));
         assert_ne!(text(1), text(2));
     }
 
     #[test]
     fn too_few_iterations_are_named() {
-        let text = text(&report(results(3, 0.5, 3)));
+        let text = text(&report(results(3, 0.5, 3)), None);
         assert!(text.contains("6 of them for want of iterations: with 6 a single"), "{text}");
     }
 
@@ -223,7 +301,7 @@ mod tests {
             phase: Some("burst".into()),
             words: "first line\nsecond \u{1b}[2Jline".into(),
         });
-        let text = text(&report(all));
+        let text = text(&report(all), None);
         for word in [
             "bench run",
             "77",
