@@ -26,9 +26,9 @@ pub fn observe(cpus: usize, clock: Clock) -> Machine {
     let config = config();
     let hz = config.iter().find_map(|line| line.strip_prefix("CONFIG_HZ=")?.parse().ok());
     let mut versions = BTreeMap::from([("scx_pandemonium_user".into(), own_version())]);
-    if let Some(compiler) = first_line("cc", "--version") {
-        versions.insert("cc".into(), compiler);
-    }
+    // The one that compiles is the first that there is.
+    let compiler = |name: &&str| Some((name.to_string(), first_line(name, "--version")?));
+    versions.extend(["cc", "tcc"].iter().find_map(compiler));
     Machine {
         kernel: read("/proc/sys/kernel/osrelease"),
         hz: hz.unwrap_or(0),

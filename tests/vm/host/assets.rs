@@ -19,6 +19,8 @@ const PROBE: (&str, Option<&str>) =
     ("pandemonium_probe", option_env!("CARGO_BIN_EXE_pandemonium_probe"));
 /// Start of the name of a run's own folder; the rest is its process id.
 const SCRATCH: &str = "run-";
+/// The initramfs of most boots.
+const PLAIN: &str = "plain.cpio";
 
 pub struct Assets {
     pub cache: Cache,
@@ -28,7 +30,9 @@ pub struct Assets {
     /// Folder of the console logs, kept after the run.
     pub logs: PathBuf,
     /// What else a boot takes along: names in the guest, and where they are here.
-    pub more: Vec<(String, PathBuf)>,
+    more: Vec<(String, PathBuf)>,
+    /// A C compiler, if a boot takes one along.
+    compiler: Option<Program>,
     /// Folder of this run's initramfs, removed with it.
     scratch: PathBuf,
 }
@@ -54,7 +58,7 @@ impl Assets {
         remove_abandoned(&logs);
         let scratch = logs.join(format!("{SCRATCH}{}", std::process::id()));
         fs::create_dir_all(&scratch).with_context(|| format!("creating {}", scratch.display()))?;
-        Ok(Assets { cache, qemu, scheduler, logs, more: Vec::new(), scratch })
+        Ok(Assets { cache, qemu, scheduler, logs, more: Vec::new(), compiler: None, scratch })
     }
 
     pub fn scheduler_name(&self) -> Result<String> {
@@ -62,10 +66,18 @@ impl Assets {
         Ok(name.context("the scheduler's file name is not plain text")?.to_string())
     }
 
+    /// Has the boots from now on take this along too: names in the guest, and where the files are
+    /// here.
+    pub fn take(&mut self, more: Vec<(String, PathBuf)>, compiler: Option<Program>) {
+        // A kernel that had to be checked was booted with what there was then.
+        let _ = fs::remove_file(self.scratch.join(PLAIN));
+        (self.more, self.compiler) = (more, compiler);
+    }
+
     /// The root file system, made at the first use; the one with stress-ng is larger and boots
     /// slower.
     pub fn initramfs(&self, stress_ng: bool) -> Result<PathBuf> {
-        let path = self.scratch.join(if stress_ng { "stress.cpio" } else { "plain.cpio" });
+        let path = self.scratch.join(if stress_ng { "stress.cpio" } else { PLAIN });
         if !path.exists() {
             let mut archive = Archive::new();
             let agent = std::env::current_exe().context("looking for this program")?;
@@ -86,6 +98,9 @@ impl Assets {
                     true => add_program(&mut archive, name, source)?,
                     false => archive.file(name, source)?,
                 }
+            }
+            if let Some(compiler) = &self.compiler {
+                add_private(&mut archive, "tcc", compiler, &self.scratch)?;
             }
             if stress_ng {
                 add_stress_ng(&mut archive, &self.cache, &self.scratch)?;
@@ -137,6 +152,7 @@ pub fn phases() -> Result<Vec<String>> {
 pub fn fetch_programs(cache: &Cache) -> Result<()> {
     Qemu::find(cache)?;
     busybox(cache)?;
+    programs::TCC.get(cache)?;
     own_stress_ng().map_or_else(|| programs::STRESS_NG.get(cache).map(drop), |_| Ok(()))
 }
 

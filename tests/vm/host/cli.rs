@@ -175,6 +175,12 @@ pub struct LabArguments {
     /// Options for the scheduler, in one string: "--policy fifo --no-preempt".
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, default_value = "")]
     pub scheduler_args: String,
+    /// Say which of these bars are met, as docs/bars.toml has them.
+    #[arg(long, value_name = "FILE")]
+    pub bars: Option<PathBuf>,
+    /// Fail if a bar is missed.
+    #[arg(long, requires = "bars")]
+    pub strict: bool,
     /// Where the results go, as lab-TIME.json.
     #[arg(long, value_name = "DIR", default_value = "target/lab")]
     pub output: PathBuf,

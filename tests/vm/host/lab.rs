@@ -5,12 +5,13 @@
 use super::assets::{self, Assets};
 use super::cli::LabArguments;
 use super::kernel::Kernel;
+use super::programs::{self, Program};
 use super::progress;
 use super::runner::{self, Boot, Outcome};
 use crate::lab::{self, Receiver};
 use crate::protocol::{Message, Mode};
 use crate::scenario;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,12 +33,14 @@ pub fn run(arguments: &LabArguments) -> Result<bool> {
     };
     let words = words(arguments, &peers)?;
     let detail = lab::to_word(&words)?;
-    assets.more = more_files(&kernel, peers);
+    let schedulers = 2 + peers.len() + arguments.contender.len();
+    let compiler = compiler(&assets, arguments);
+    assets.take(more_files(&kernel, peers), compiler);
     let path = output(&arguments.output)?;
     let mut receiver = Receiver::default();
     let mut finished = true;
     for &cpus in &arguments.cpus {
-        let boot = boot(&assets, &kernel, arguments, cpus, &detail)?;
+        let boot = boot(&assets, &kernel, arguments, cpus, schedulers, &detail)?;
         finished &= measure(&boot, &mut receiver, &path)?;
         if runner::was_interrupted() {
             break;
@@ -45,8 +48,21 @@ pub fn run(arguments: &LabArguments) -> Result<bool> {
     }
     ensure!(path.is_file(), "nothing was measured");
     println!("\nresults: {}", path.display());
-    report(&assets, &path);
-    Ok(finished && !runner::was_interrupted())
+    let met = report(&assets, &path, arguments)? || !arguments.strict;
+    Ok(finished && met && !runner::was_interrupted())
+}
+
+/// For the phase that compiles. Without one everything else can be measured all the same.
+fn compiler(assets: &Assets, arguments: &LabArguments) -> Option<Program> {
+    let phases = &arguments.phases;
+    if !phases.is_empty() && !phases.iter().any(|phase| phase == "compile") {
+        return None;
+    }
+    let fetched = programs::TCC.get(&assets.cache);
+    let complain = |error: &anyhow::Error| {
+        progress::line(&format!("no compiler for the guest, so `compile` will fail: {error:#}"));
+    };
+    fetched.inspect_err(complain).ok()
 }
 
 /// What the guest's `bench run` is told.
@@ -81,13 +97,13 @@ fn boot<'a>(
     kernel: &'a Kernel,
     arguments: &LabArguments,
     cpus: u32,
+    schedulers: usize,
     detail: &'a str,
 ) -> Result<Boot<'a>> {
     let phases = match arguments.phases.len() {
         0 => assets::phases()?.len(),
         chosen => chosen,
     } as f64;
-    let schedulers = (2 + assets.more.len() + arguments.contender.len()) as f64;
     let loaded = LIMIT_S_LOAD + phases * (2.0 * arguments.seconds + LIMIT_S_PHASE);
     let rounds = f64::from(arguments.iterations + arguments.warm_up);
     Ok(Boot {
@@ -97,7 +113,7 @@ fn boot<'a>(
         cpus,
         mode: Mode::Exact,
         detail,
-        limit_s: (LIMIT_S + rounds * schedulers * loaded) as u64,
+        limit_s: (LIMIT_S + rounds * schedulers as f64 * loaded) as u64,
     })
 }
 
@@ -172,11 +188,16 @@ fn output(folder: &Path) -> Result<PathBuf> {
     Ok(folder.join(format!("lab-{}.json", now.map_or(0, |since| since.as_secs()))))
 }
 
-/// The scheduler's own tables; without them the file is there all the same.
-fn report(assets: &Assets, path: &Path) {
+/// The tables of the program under test, and its judgement of the bars: whether all are met.
+fn report(assets: &Assets, path: &Path, arguments: &LabArguments) -> Result<bool> {
     let mut command = Command::new(&assets.scheduler);
-    let shown = command.args(["bench", "report"]).arg(path).status();
-    if !shown.is_ok_and(|status| status.success()) {
-        println!("they could not be shown: try `scx_pandemonium_user bench report`");
+    command.args(["bench", "report"]).arg(path);
+    if let Some(bars) = &arguments.bars {
+        command.arg("--strict").arg("--bars").arg(bars);
+    }
+    let shown = command.status().context("showing the results")?;
+    match shown.code() {
+        Some(code @ (0 | 1)) => Ok(code == 0),
+        _ => bail!("they could not be shown: try `scx_pandemonium_user bench report`"),
     }
 }

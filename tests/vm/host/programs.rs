@@ -53,6 +53,11 @@ pub const BUSYBOX: Recipe = Recipe {
     without: &["libc6"],
 };
 
+/// A real C compiler in 300 kB, for the phase `compile`. What it compiles there includes nothing
+/// and is not linked, so it needs no other package.
+pub const TCC: Recipe =
+    Recipe { item: "tcc-1", package: "tcc", program: "usr/bin/tcc", without: &[] };
+
 /// An unpacked program.
 #[derive(Clone, Debug)]
 pub struct Program {

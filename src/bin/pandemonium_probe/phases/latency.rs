@@ -2,6 +2,7 @@
 
 //! How long a task that wakes up, or is born, waits to run.
 
+use crate::figure::Figure;
 use crate::report::Report;
 use crate::setting::{Meter, Setting};
 use crate::tasks::burst;
@@ -41,8 +42,19 @@ pub fn mixed(setting: &Setting) -> Result<Report> {
     beside(setting, &[setting.hogs(), STORMS.to_vec(), SLEEPERS.to_vec()].concat())
 }
 
+/// First nothing at all, then the waking task alone.
 pub fn idle(setting: &Setting) -> Result<Report> {
-    beside(setting, &[])
+    let mut rest = Report::default();
+    let load = setting.load(&[])?;
+    let meter = Meter::start(setting, &load)?;
+    sleep(setting.run_time());
+    meter.finish(&mut rest)?;
+    let mut report = beside(setting, &[])?;
+    for figure in rest.figures {
+        let name = format!("rest_{}", figure.name);
+        report.figures.push(Figure { name, ..figure });
+    }
+    Ok(report)
 }
 
 /// Programs that are started together, twice a second, and want a fifth of the machine.
