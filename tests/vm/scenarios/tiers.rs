@@ -6,10 +6,12 @@ use super::control::ask;
 use crate::guest::lives::Life;
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::{Ended, Scheduler};
-use crate::guest::{Guest, report, watch};
+use crate::guest::{Guest, clock, family, report, watch};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::CStr;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 pub const ALL: &[Scenario] = &[Scenario {
     name: "tiers",
@@ -29,6 +31,11 @@ const TIERS: [&str; 3] = ["batch", "interactive", "lat-critical"];
 /// A child that was just forked is nothing in particular: the policy lets it run four times
 /// `cpu_bound_thresh_us` (2.5 ms) before it calls it a hog, and sees it at the end of a slice only.
 const COMPILES_FROM_MS: u64 = 20;
+/// CPU time of a compiler that is old enough, also by the books of the policy, which are behind by
+/// a slice, and that will live until they are closed: the shortest takes 80 ms.
+const COMPILES_NOW_MS: std::ops::Range<u64> = 42..60;
+/// There is one several times a second.
+const COMPILES_LIMIT: Duration = Duration::from_secs(10);
 
 /// Names, what they do, and the tiers in which they may be found.
 const LIVES: [(&CStr, Life, &[&str]); 4] = [
@@ -87,10 +94,27 @@ fn run(guest: &Guest, arguments: &[&str], seconds: u64) -> Result<(Vec<Known>, u
     let load = Load::start(&plan(guest.cpus))?;
     watch::every_worker_moves(&load, seconds, |_| scheduler.expect_in_charge())?;
     let predictions = scheduler.statistics()?.count("procdb_hits")?;
+    wait_for_compiler(&load)?;
     // The load is still there, so nobody is seen in the middle of his end.
     let ended = scheduler.finish()?;
     drop(load);
     Ok((known(&ended)?, predictions))
+}
+
+/// The moment at which somebody is in the middle of compiling.
+fn wait_for_compiler(load: &Load) -> Result<()> {
+    let start = Instant::now();
+    let is_make = |kind| matches!(kind, Kind::Named { life: Life::Make { .. }, .. });
+    let makes: Vec<_> = load.workers().iter().filter(|worker| is_make(worker.kind)).collect();
+    let compiles = |pid| {
+        let used_ms = clock::cpu_time_ns(pid).map(|ns| ns / 1_000_000);
+        used_ms.is_some_and(|ms| COMPILES_NOW_MS.contains(&ms))
+    };
+    while !makes.iter().any(|make| family::children_of(make.pid).into_iter().any(compiles)) {
+        ensure!(start.elapsed() < COMPILES_LIMIT, "nobody compiles");
+        sleep(Duration::from_millis(2));
+    }
+    Ok(())
 }
 
 fn plan(cpus: usize) -> Vec<Kind> {
