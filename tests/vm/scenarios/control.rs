@@ -19,6 +19,7 @@ pub const ALL: &[Scenario] = &[
         name: "tune",
         about: "a knob that is turned while hogs run changes how often they are switched; a value \
             out of range, or another user, changes nothing",
+        once: true,
         run: tune,
         ..USUAL
     },
@@ -27,6 +28,7 @@ pub const ALL: &[Scenario] = &[
         about: "a file of knobs is used, a wrong one is refused with its line; so is a domain \
             without a CPU that is online",
         limit_s: 90,
+        once: true,
         run: options,
         ..USUAL
     },

@@ -20,6 +20,7 @@ pub const ALL: &[Scenario] = &[
             killed loses little",
         limit_s: 180,
         exact: true,
+        once: true,
         run: learns_and_knows,
         ..USUAL
     },
@@ -28,6 +29,7 @@ pub const ALL: &[Scenario] = &[
         about: "a corrupt, foreign or truncated database is set aside with a warning, and the \
             start goes on",
         limit_s: 90,
+        once: true,
         run: damaged,
         ..USUAL
     },

@@ -28,6 +28,7 @@ pub const ALL: &[Scenario] = &[
         about: "the running scheduler says what a hog and a sleeper are to it, and why; nobody \
             but its user may ask",
         limit_s: 90,
+        once: true,
         run: explain,
         ..USUAL
     },
