@@ -134,6 +134,9 @@ static bool gives_way(const struct fp_cpu *c, struct need *n)
  * The CPU to interrupt: of those that the task may use and whose occupant gives way, the one that
  * runs the lowest tier; of these one of low weight; of these the one on which we are, which needs
  * no message to another CPU; else the one that has run longest. -1 if there is none.
+ *
+ * The mask is taken from the task itself: 7.2 verifies this for fp_prepare too, which may sleep,
+ * and there p->cpus_ptr is not trusted.
  */
 __noinline s32 find_victim(struct task_struct *p __arg_trusted, struct need *n __arg_nonnull)
 {
@@ -153,7 +156,7 @@ __noinline s32 find_victim(struct task_struct *p __arg_trusted, struct need *n _
 		if (!i && n->spare_here)
 			continue;
 		c = cpu_record(cpu);
-		if (!c || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || !gives_way(c, n))
+		if (!c || !bpf_cpumask_test_cpu(cpu, &p->cpus_mask) || !gives_way(c, n))
 			continue;
 		if (!may_kick(c, n->now)) {
 			count(FP_LIMITED);
