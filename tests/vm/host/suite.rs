@@ -10,7 +10,9 @@ use super::runner::{self, Boot, Outcome};
 use super::table::{self, Row};
 use crate::protocol::{Message, Mode};
 use crate::scenario::{self, Expect, Scenario};
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Instant;
 
 /// Whether everything passed; errors are about the set-up, never about a scenario.
@@ -22,15 +24,16 @@ pub fn run(arguments: &SuiteArguments) -> Result<bool> {
     let scenarios = choose(&arguments.only)?;
     let assets = Assets::find(arguments.scheduler.as_deref())?;
     let kernels = kernels(&assets, arguments)?;
-    let mut rows: Vec<Row> = Vec::new();
-    'all: for (number, kernel) in kernels.iter().enumerate() {
-        for &scenario in scenarios.iter().filter(|scenario| number == 0 || !scenario.once) {
-            match run_one(&assets, kernel, scenario, arguments)? {
-                Row { outcome: Outcome::Interrupted, .. } => break 'all,
-                row => rows.push(row),
-            }
-        }
-    }
+    let boots = kernels.iter().enumerate().flat_map(|(number, kernel)| {
+        let wanted = scenarios.iter().filter(move |scenario| number == 0 || !scenario.once);
+        wanted.map(move |&scenario| (kernel, scenario))
+    });
+    let is_exact = |scenario: &Scenario| mode(scenario, arguments) == Mode::Exact;
+    let (exact, fast): (Vec<_>, Vec<_>) = boots.partition(|(_, scenario)| is_exact(scenario));
+    let mut rows = run_all(&assets, &fast, arguments, 1)?;
+    // In exact mode a machine is one thread of the host, whose load does not matter to it.
+    let at_once = thread::available_parallelism().map_or(1, usize::from).min(exact.len());
+    rows.extend(run_all(&assets, &exact, arguments, at_once)?);
     table::print(&rows);
     let disturbed = rows.iter().filter(|row| row.was_disturbed()).count();
     let tolerated = rows.len().div_ceil(DISTURBED_ONE_IN);
@@ -46,13 +49,50 @@ pub fn run(arguments: &SuiteArguments) -> Result<bool> {
 /// exact time, where the host does not matter. More of them than one in so many are no accident.
 const DISTURBED_ONE_IN: usize = 10;
 
+fn mode(scenario: &Scenario, arguments: &SuiteArguments) -> Mode {
+    if scenario.exact { Mode::Exact } else { arguments.mode }
+}
+
+/// Boots all of them, so many at once, until somebody interrupts.
+fn run_all(
+    assets: &Assets,
+    boots: &[(&Kernel, &'static Scenario)],
+    arguments: &SuiteArguments,
+    at_once: usize,
+) -> Result<Vec<Row>> {
+    // Made at the first use, which must not be that of two.
+    for (_, scenario) in boots {
+        assets.initramfs(scenario.stress_ng)?;
+    }
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        while let Some((kernel, scenario)) = boots.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match run_one(assets, kernel, scenario, arguments, at_once == 1)? {
+                Row { outcome: Outcome::Interrupted, .. } => break,
+                row => rows.push(row),
+            }
+        }
+        Ok(rows)
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
+        let mut all = Vec::new();
+        for worker in workers {
+            all.extend(worker.join().map_err(|_| anyhow!("a boot's thread panicked"))??);
+        }
+        Ok(all)
+    })
+}
+
 fn run_one(
     assets: &Assets,
     kernel: &Kernel,
     scenario: &'static Scenario,
     arguments: &SuiteArguments,
+    alone: bool,
 ) -> Result<Row> {
-    let mode = if scenario.exact { Mode::Exact } else { arguments.mode };
+    let mode = mode(scenario, arguments);
     let mut boot = Boot {
         assets,
         kernel,
@@ -63,7 +103,7 @@ fn run_one(
         detail: "1",
         limit_s: scenario.limit_s,
     };
-    let mut journal = Journal { live: arguments.tells_all(), held: Vec::new() };
+    let mut journal = Journal { live: alone && arguments.tells_all(), held: Vec::new() };
     let mut row = try_once(scenario, &boot, &mut journal, None)?;
     let again = mode == Mode::Fast || scenario.expect == Expect::PassAgain;
     if !row.passed() && again && row.outcome.may_be_the_hosts() {
@@ -72,14 +112,15 @@ fn run_one(
         (boot.mode, boot.detail) = (Mode::Exact, "2");
         row = try_once(scenario, &boot, &mut journal, Some(first))?;
     }
-    if !row.passed() || row.was_disturbed() {
-        journal.reveal();
-    }
-    progress::line(&row.line());
+    let tells = arguments.tells_all() || !row.passed() || row.was_disturbed();
+    let mut told = if tells { journal.held } else { Vec::new() };
+    told.push(row.line());
+    // At once, since another boot may have something to say.
+    progress::line(&told.join("\n"));
     Ok(row)
 }
 
-/// What a scenario says: shown as it comes, or held back and shown only if it goes wrong.
+/// What a scenario says: shown as it comes, or held back until it is through.
 struct Journal {
     live: bool,
     held: Vec<String>,
@@ -101,10 +142,6 @@ impl Journal {
             Message::Telemetry { line } => self.add(&format!("| {line}")),
             _ => {}
         }
-    }
-
-    fn reveal(&mut self) {
-        self.held.drain(..).for_each(|line| progress::line(&line));
     }
 }
 
