@@ -38,7 +38,7 @@ pub enum Outcome {
 pub struct Boot<'a> {
     pub assets: &'a Assets,
     pub kernel: &'a Kernel,
-    pub scenario: &'a Scenario,
+    pub scenario: &'static Scenario,
     pub cpus: u32,
     pub mode: Mode,
     /// For the scenario: see `Orders`.

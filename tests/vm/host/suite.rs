@@ -104,13 +104,13 @@ fn run_one(
         limit_s: scenario.limit_s,
     };
     let mut journal = Journal { live: alone && arguments.tells_all(), held: Vec::new() };
-    let mut row = try_once(scenario, &boot, &mut journal, None)?;
+    let mut row = try_once(&boot, &mut journal, None)?;
     let again = mode == Mode::Fast || scenario.expect == Expect::PassAgain;
     if !row.passed() && again && row.outcome.may_be_the_hosts() {
         let first = format!("{}: {}", row.outcome.name(), row.outcome.reason());
         journal.add(&format!("first try: {first}; once more, in exact time"));
         (boot.mode, boot.detail) = (Mode::Exact, "2");
-        row = try_once(scenario, &boot, &mut journal, Some(first))?;
+        row = try_once(&boot, &mut journal, Some(first))?;
     }
     let tells = arguments.tells_all() || !row.passed() || row.was_disturbed();
     let mut told = if tells { journal.held } else { Vec::new() };
@@ -146,16 +146,11 @@ impl Journal {
 }
 
 /// One boot. `first` is why the one before it failed.
-fn try_once(
-    scenario: &'static Scenario,
-    boot: &Boot,
-    journal: &mut Journal,
-    first: Option<String>,
-) -> Result<Row> {
+fn try_once(boot: &Boot, journal: &mut Journal, first: Option<String>) -> Result<Row> {
     let start = Instant::now();
     let outcome = boot.run(&mut |message| journal.hear(message))?;
     let (kernel, took) = (boot.kernel.name.clone(), start.elapsed());
-    let row = Row { kernel, scenario, outcome, first, took };
+    let row = Row { kernel, scenario: boot.scenario, outcome, first, took };
     if !row.passed() {
         // A second try would write over it.
         let kept = boot.console_path().with_extension(format!("{}.log", boot.detail));
