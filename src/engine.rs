@@ -59,6 +59,11 @@ pub trait Policy {
     fn wants_more(&self) -> bool {
         false
     }
+    /// Whether the decision that was just accepted should not go alone: the next one follows in
+    /// the same round, so that nobody has to ask again when the task has run.
+    fn sends_along(&self, _sent: &Dispatch) -> bool {
+        false
+    }
     /// The port refused the decision that [`next`](Policy::next) just made: the task waits again,
     /// in the place it had.
     fn on_refused(&mut self, dispatch: Dispatch);
@@ -170,7 +175,8 @@ pub struct Limits {
     pub arrivals: usize,
     /// Decisions sent, whatever they are.
     pub dispatches: usize,
-    /// Decisions sent besides, while the policy [wants more](Policy::wants_more).
+    /// Decisions sent besides, while the policy [wants more](Policy::wants_more) or
+    /// [sends one along](Policy::sends_along).
     pub extra: usize,
 }
 
@@ -212,8 +218,9 @@ pub fn round<P: Port, Q: Policy>(
         policy.on_arrival(now, arrival, port.view());
         done.received += 1;
     }
+    let mut along = false;
     while done.sent < limits.dispatches
-        || done.sent < limits.dispatches + limits.extra && policy.wants_more()
+        || done.sent < limits.dispatches + limits.extra && (along || policy.wants_more())
     {
         let Some(dispatch) = policy.next(now, port.view()) else { break };
         if port.send(&dispatch) == Err(Full) {
@@ -222,6 +229,7 @@ pub fn round<P: Port, Q: Policy>(
             break;
         }
         done.sent += 1;
+        along = policy.sends_along(&dispatch);
         if let (true, Placement::Cpu(cpu)) = (dispatch.preempt, dispatch.placement) {
             port.kick(cpu);
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Mends three faults of the backend from outside.
+ * Mends four faults of the backend from outside, and spares two things that nobody needs.
  *
  * build.rs has clang include this file ahead of the backend's source, which stays as it is: what
  * follows wraps kernel functions that the backend calls.
@@ -16,8 +16,15 @@
  * opposite, so one dispatch call takes one decision, and what was sent beyond it waits for the
  * next call, up to a tick.
  *
- * The third: a task beside which nobody waits on its CPU gets slice after slice and never comes up.
+ * The third: two CPUs that take decisions exclude one another, and nobody tells the one that was
+ * turned away what the other found for it.
+ *
+ * The fourth: a task beside which nobody waits on its CPU gets slice after slice and never comes up.
  * One that overflowed from a domain would stay outside for good.
+ *
+ * Spared: waking up readers of the ring, of which there are none, since user space looks by itself;
+ * and a CPU's message to itself that it should look for work if it is idle, which it is not. Each
+ * is an interrupt.
  */
 #ifndef __BACKEND_GUARD_H
 #define __BACKEND_GUARD_H
@@ -77,17 +84,66 @@ static __always_inline bool guard_move_to_local(u64 dsq, u64 enq_flags)
 	return scx_bpf_dsq_move_to_local(dsq, enq_flags);
 }
 
+/*
+ * The CPUs, of the first 64, that came for decisions while another CPU looked for them. The kernel
+ * turns them away (EBUSY), and they run whoever else there is: what was decided for them would wait
+ * for a tick. So whoever looks does so until nobody has been turned away meanwhile, and interrupts
+ * those for whom there is something.
+ */
+static u64 guard_turned_away;
+
+static __always_inline u64 guard_this_cpu(void)
+{
+	u32 here = bpf_get_smp_processor_id();
+
+	return here < 64 ? 1ULL << here : 0;
+}
+
+/* Leaves word for whoever looks now: this CPU was here, and those that it was to come back to. */
+static __always_inline void guard_leave_word(u64 cpus)
+{
+	__sync_fetch_and_or(&guard_turned_away, cpus | guard_this_cpu());
+}
+
+/* Called when the ring is free again; a full barrier. */
+static __always_inline u64 guard_who_was_here(void)
+{
+	return __sync_lock_test_and_set(&guard_turned_away, 0) & ~guard_this_cpu();
+}
+
+static __always_inline void guard_come_back(u64 cpus)
+{
+	for (u32 cpu = 0; cpu < 64 && cpus; cpu++, cpus >>= 1)
+		if (cpus & 1 && scx_bpf_dsq_nr_queued(cpu) > 0)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
 /* Most decisions that one dispatch call takes; `Limits::KERNEL` in src/engine.rs sends no more. */
 #define GUARD_DRAIN 8
 
 /* A macro is not expanded within itself: the inner name is the helper's. */
 #define bpf_user_ringbuf_drain(...)                                                                \
 	({                                                                                         \
-		long taken = 0, more = 1;                                                          \
-		for (int call = 0; call < GUARD_DRAIN && more > 0; call++) {                       \
-			more = bpf_user_ringbuf_drain(__VA_ARGS__);                                \
-			taken += more;                                                             \
+		u64 waiting = 0, more = 0;                                                         \
+		long taken = 0;                                                                    \
+		for (int call = 0; call < GUARD_DRAIN + 2; call++) {                               \
+			taken = bpf_user_ringbuf_drain(__VA_ARGS__);                               \
+			if (taken == -EBUSY) {                                                     \
+				guard_leave_word(waiting);                                         \
+				waiting = 0;                                                       \
+				/* The other one may have finished before it could see that. */    \
+				taken = bpf_user_ringbuf_drain(__VA_ARGS__);                       \
+				if (taken == -EBUSY)                                               \
+					break;                                                     \
+			}                                                                          \
+			if (taken > 0)                                                             \
+				continue;                                                          \
+			more = guard_who_was_here();                                               \
+			if (!more)                                                                 \
+				break;                                                             \
+			waiting |= more;                                                           \
 		}                                                                                  \
+		guard_come_back(waiting);                                                          \
 		taken;                                                                             \
 	})
 
@@ -126,6 +182,22 @@ static __always_inline void guard_set_slice(struct task_struct *p, u64 slice, bo
 		scx_bpf_task_set_slice(p, slice);
 }
 
+static __always_inline void guard_kick_cpu(s32 cpu, u64 flags)
+{
+	/* The idle task has pid 0. */
+	if (flags == SCX_KICK_IDLE && cpu == bpf_get_smp_processor_id() &&
+	    bpf_get_current_task_btf()->pid)
+		return;
+	scx_bpf_kick_cpu(cpu, flags);
+}
+
+static __always_inline void guard_ringbuf_submit(void *data)
+{
+	bpf_ringbuf_submit(data, BPF_RB_NO_WAKEUP);
+}
+
+#define bpf_ringbuf_submit(data, flags) guard_ringbuf_submit(data)
+#define scx_bpf_kick_cpu guard_kick_cpu
 #define scx_bpf_task_set_slice(p, slice) guard_set_slice(p, slice, is_usersched_task(p))
 #define scx_bpf_select_cpu_and(...) guard_idle(scx_bpf_select_cpu_and(__VA_ARGS__))
 #define scx_bpf_pick_idle_cpu(...) guard_idle(scx_bpf_pick_idle_cpu(__VA_ARGS__))

@@ -51,7 +51,6 @@ static void kick_bound(struct task_struct *p, struct need *n)
 /* Finds the task a CPU if it needs one; returns which, or -1. */
 static s32 kick_for(struct task_struct *p, struct need *n, struct fp_cpu *here)
 {
-	struct fp_cpu *c;
 	s32 victim;
 
 	if (!kicks_are_on() || !(p->scx.flags & TASK_QUEUED_FLAG))
@@ -75,11 +74,7 @@ static s32 kick_for(struct task_struct *p, struct need *n, struct fp_cpu *here)
 		return -1;
 	}
 	count(FP_KICKS);
-	c = cpu_record(victim);
-	if (c) {
-		want(c, p->pid, n->now);
-		may_miss(victim);
-	}
+	expect(victim, p->pid, n->now);
 	return victim;
 }
 
@@ -212,16 +207,21 @@ static u32 starts(struct task_struct *next, u32 cpu, u32 tier, u64 now)
 static void kick_for_requeue(struct task_struct *prev, struct fp_cpu *c, u32 cpu, u64 now)
 {
 	struct need n = { .now = now, .here = cpu, .spare_here = true };
+	s32 victim = -1;
 
 	n.tier = tier_of(prev->pid);
 	if (n.tier == FP_BATCH || !kicks_are_on() || !went_up(prev))
 		return;
 	if (c->occupant < n.tier && may_kick(c, now)) {
 		kick(c, cpu, now);
-		count(FP_REQUEUED);
-	} else if (n.tier == FP_LAT_CRITICAL && make_room(prev, &n) >= 0) {
-		count(FP_REQUEUED);
+		victim = cpu;
+	} else if (n.tier == FP_LAT_CRITICAL) {
+		victim = make_room(prev, &n);
 	}
+	if (victim < 0)
+		return;
+	count(FP_REQUEUED);
+	expect(victim, prev->pid, now);
 }
 
 /* Who has the CPU from now on. */
@@ -261,12 +261,12 @@ int BPF_PROG(fp_switch, bool preempt, struct task_struct *prev, struct task_stru
 	else if (prev->pid && prev->tgid != scheduler_tgid)
 		stops(prev, !preempt && prev_state, c->woke, now);
 	occupies(c, cpu, next, now);
-	if (c->occupant != FP_FOREIGN && prev->tgid != scheduler_tgid)
-		kick_for_requeue(prev, c, cpu, now);
 	if (next->pid == scheduler_tgid)
 		scheduler_begins(c, cpu);
 	else
 		check_missed(c, cpu, now);
+	if (c->occupant != FP_FOREIGN && prev->tgid != scheduler_tgid)
+		kick_for_requeue(prev, c, cpu, now);
 	if (prev->pid == scheduler_tgid)
 		scheduler_leaves(now);
 	return 0;

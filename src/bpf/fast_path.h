@@ -80,7 +80,7 @@ struct fp_cpu {
 	/* When this CPU was last kicked. */
 	u64 kicked;
 	/* The task that the next switch of this CPU should serve, and when it woke; 0 for none. */
-	u64 wanted_woken;
+	u64 wanted_since;
 	s32 wanted;
 	/* Nonzero if the occupant is of low weight: SCHED_IDLE, or nice. */
 	u32 light;

@@ -207,10 +207,10 @@ __noinline s32 call_home(u32 cpu, u64 now)
 }
 
 /* The next switch of the CPU should serve the task; a switch that does not has missed it. */
-static void want(struct fp_cpu *c, s32 pid, u64 woken)
+static void want(struct fp_cpu *c, s32 pid, u64 since)
 {
 	c->wanted = pid;
-	c->wanted_woken = woken;
+	c->wanted_since = since;
 }
 
 /*

@@ -23,8 +23,8 @@ static void serve(struct fp_cpu *c, u32 cpu, u64 now)
 	s32 pid = c->wanted;
 
 	c->wanted = 0;
-	if (!pid || c->occupant >= tier_of(pid) || !still_waits(pid, c->wanted_woken) ||
-	    was_received(pid, c->wanted_woken))
+	if (!pid || c->occupant >= tier_of(pid) || !still_waits(pid, c->wanted_since) ||
+	    was_received(pid, c->wanted_since))
 		return;
 	count(FP_MISSED);
 	kick(c, cpu, now);
@@ -79,11 +79,17 @@ static void want_from_others(s32 pid, u64 woken)
 }
 
 /*
- * The CPU was kicked while the scheduler process runs elsewhere. If nobody waits in its queues it
- * goes on with whom it has, so no switch tells that the kick came to nothing.
+ * The CPU was kicked for a task that waits since then. If nobody waits in its queues it goes on
+ * with whom it has, and no switch tells that the kick came to nothing: so while the scheduler
+ * process runs elsewhere, it looks after this CPU when it leaves.
  */
-static void may_miss(u32 cpu)
+static void expect(u32 cpu, s32 pid, u64 since)
 {
+	struct fp_cpu *c = cpu_record(cpu);
+
+	if (!c)
+		return;
+	want(c, pid, since);
 	if (scheduler_on)
 		__sync_lock_test_and_set(&missed_cpu, cpu + 1);
 }

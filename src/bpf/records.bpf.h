@@ -150,20 +150,22 @@ static bool is_meek(const struct task_struct *p)
 	return p->policy == SCHED_IDLE_CLASS || p->static_prio >= NICE_19_PRIO;
 }
 
-/* Whether the wake-up at `woken` is still without a CPU. */
-static bool still_waits(s32 pid, u64 woken)
+/* Whether a task that woke up or lost its CPU at `since` is still without one. */
+static bool still_waits(s32 pid, u64 since)
 {
 	struct fp_task *t = task_record(pid);
 
-	return t && t->pid == pid && t->waiting && t->woken == woken;
+	if (!t || t->pid != pid)
+		return false;
+	return t->waiting ? t->woken == since : t->stopped == since && t->started < since;
 }
 
-/* Whether user space knows of the wake-up at `woken`. */
-static bool was_received(s32 pid, u64 woken)
+/* Whether user space knows that the task waits since then. */
+static bool was_received(s32 pid, u64 since)
 {
 	struct fp_hint *h = hint_for(pid);
 
-	return h && h->pid == pid && h->received >= woken;
+	return h && h->pid == pid && h->received >= since;
 }
 
 /* Nothing is known of how the task behaves. */

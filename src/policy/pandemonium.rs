@@ -21,6 +21,7 @@ use super::slices::slice;
 use super::{Setup, TASKS_MAX};
 use crate::control::detect::{Detectors, Mode};
 use crate::engine::{Counters, Evidence, MachineView, Memo, Policy};
+use crate::facts::Facts;
 use crate::knobs::Knobs;
 use crate::procdb::{CAPACITY, Minute, ProcDb, Profile};
 use crate::runqueue::{Runqueue, Slot};
@@ -110,6 +111,15 @@ impl Pandemonium {
         task.behaviour.begin(now, arrival);
     }
 
+    /// Whether the task is still without a name: it was forked, has not slept since, and has not
+    /// used a slice. A pool's new worker is no hog because the old ones are.
+    fn is_newborn(&self, slot: Slot, arrival: &Arrival) -> bool {
+        let has_lived = |facts: &Facts| facts.cpu_time >= self.knobs.slice;
+        arrival.cause == Cause::Requeue
+            && self.table.data(slot).comm == Comm::default()
+            && !arrival.facts.as_ref().is_none_or(has_lived)
+    }
+
     /// Whoever woke up a task that has never run is its parent.
     fn note_birth(&mut self, arrival: &Arrival) {
         let parent = arrival.facts.and_then(|facts| self.table.find(facts.waker?));
@@ -140,7 +150,7 @@ impl Pandemonium {
         if has_just_forked(arrival) {
             self.note_birth(arrival);
             self.begin_unnamed(slot, now, arrival);
-        } else if self.table.data(slot).comm != arrival.comm {
+        } else if self.table.data(slot).comm != arrival.comm && !self.is_newborn(slot, arrival) {
             self.rename(slot, arrival.comm);
             self.table.data_mut(slot).behaviour.begin(now, arrival);
         }
@@ -392,6 +402,12 @@ impl Policy for Pandemonium {
     }
 
     /// Urgent tasks do not wait for one another's round trip.
+    /// Who is urgent sleeps soon, and its CPU goes on with whoever is decided by then. Left for
+    /// later, that is one more run of the scheduler for each wake-up.
+    fn sends_along(&self, sent: &Dispatch) -> bool {
+        sent.tier > Tier::Batch
+    }
+
     fn wants_more(&self) -> bool {
         let waits = |tier: Tier| !self.queues[tier.index()].is_empty();
         waits(Tier::LatCritical) || waits(Tier::Interactive)

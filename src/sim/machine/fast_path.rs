@@ -145,12 +145,7 @@ impl<W: Witness> Machine<W> {
         }
         let victim = self.make_room(slot, need);
         match victim {
-            Some(cpu) => {
-                self.cpus[cpu as usize].seen.wanted = wanted;
-                if self.scheduler_on().is_some() {
-                    self.missed = Some(cpu);
-                }
-            }
+            Some(cpu) => self.expect(cpu, wanted),
             None => self.want_from_others(wanted),
         }
         victim
@@ -283,11 +278,11 @@ impl<W: Witness> Machine<W> {
         }
     }
 
-    /// Whether the wake-up at `woken` is still without a CPU.
-    pub(super) fn still_waits(&self, pid: Pid, woken: u64) -> Option<u32> {
+    /// Whether a task that woke up or lost its CPU at `since` is still without one.
+    pub(super) fn still_waits(&self, pid: Pid, since: u64) -> Option<u32> {
         let slot = self.slot_of(pid)?;
         let task = &self.tasks[slot as usize];
-        (task.waits() && task.woken == woken && task.stopped <= woken).then_some(slot)
+        (task.waits() && task.woken.max(task.stopped) == since).then_some(slot)
     }
 
     // ---- Switches -----------------------------------------------------------------------------
@@ -307,13 +302,13 @@ impl<W: Witness> Machine<W> {
             task.handoffs = count_handoff(task.handoffs, asleep, before.woke, self.now);
         }
         self.occupied(cpu, next);
-        if next != Current::Scheduler && before.current != Current::Scheduler {
-            self.kick_for_requeue(cpu, &before);
-        }
         if next == Current::Scheduler {
             self.cpus[cpu as usize].seen.wanted = None;
         } else {
             self.check_missed(cpu);
+        }
+        if next != Current::Scheduler && before.current != Current::Scheduler {
+            self.kick_for_requeue(cpu, &before);
         }
         if before.current == Current::Scheduler {
             self.serve_missed();
@@ -348,12 +343,16 @@ impl<W: Witness> Machine<W> {
         if tier == Tier::Batch || !went_up || !self.kicks_are_on() {
             return;
         }
+        let wanted = Some((task.pid, self.now));
         let occupant = self.rank_of(self.cpus[cpu as usize].seen.current);
         if occupant < rank(tier) && self.may_kick(cpu) {
             self.interrupt(cpu, Some(slot));
+            self.expect(cpu, wanted);
         } else if tier == Tier::LatCritical {
             let mut need = Need { here: cpu, spare_here: true, overdue: false, retry_at: 0 };
-            self.make_room(slot, &mut need);
+            if let Some(victim) = self.make_room(slot, &mut need) {
+                self.expect(victim, wanted);
+            }
         }
     }
 
@@ -363,6 +362,15 @@ impl<W: Witness> Machine<W> {
     fn scheduler_on(&self) -> Option<u32> {
         let runs = matches!(self.scheduler.stage, Stage::Starting | Stage::Deciding);
         runs.then_some(self.scheduler.cpu)
+    }
+
+    /// The CPU was interrupted for a task. While the scheduler process runs elsewhere that may
+    /// change nothing.
+    fn expect(&mut self, cpu: u32, wanted: Option<(Pid, u64)>) {
+        self.cpus[cpu as usize].seen.wanted = wanted;
+        if self.scheduler_on().is_some() {
+            self.missed = Some(cpu);
+        }
     }
 
     /// Who found nobody to interrupt is served by the CPU that the scheduler process leaves, or by
