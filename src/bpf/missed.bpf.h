@@ -6,7 +6,7 @@
  * another CPU it is in no queue yet, and that CPU has already looked whether there is work for it.
  * So both take what else there is, and nobody looks again before the next tick. Whoever switches
  * second can tell: if it is the kicked CPU, the process does not run; if it is the process that
- * leaves, the kicked CPU has left its number. Both first write and then read, with full barriers,
+ * leaves, the kicked CPU has left word. Both first write and then read, with full barriers,
  * so that one of them sees the other.
  */
 #ifndef __MISSED_BPF_H
@@ -14,8 +14,8 @@
 
 /* One more than the number of the CPU on which the scheduler process runs; 0 if it does not. */
 static u32 scheduler_on;
-/* One more than the number of the CPU that was kicked in vain; 0 for none. */
-static u32 missed_cpu;
+/* The CPUs that were kicked in vain, of the first FP_SCAN, which is all that are kicked. */
+static u64 missed_cpus;
 
 /* Kicks the CPU once more if its occupant is in the way of the task it was kicked for. */
 static void serve(struct fp_cpu *c, u32 cpu, u64 now)
@@ -32,14 +32,24 @@ static void serve(struct fp_cpu *c, u32 cpu, u64 now)
 
 static void serve_missed(u64 now)
 {
-	u32 left = __sync_lock_test_and_set(&missed_cpu, 0);
-	struct fp_cpu *c;
+	u64 left = __sync_lock_test_and_set(&missed_cpus, 0);
+	s32 i;
 
 	if (!left)
 		return;
-	c = cpu_record(left - 1);
-	if (c)
-		serve(c, left - 1, now);
+	bpf_for(i, 0, scanned()) {
+		struct fp_cpu *c = cpu_record(i);
+
+		if (c && left >> (i & (FP_SCAN - 1)) & 1)
+			serve(c, i, now);
+	}
+}
+
+/* Leaves word for the scheduler process. */
+static void note_missed(u32 cpu)
+{
+	if (cpu < FP_SCAN)
+		__sync_fetch_and_or(&missed_cpus, 1ULL << cpu);
 }
 
 static void scheduler_begins(struct fp_cpu *c, u32 cpu)
@@ -91,7 +101,7 @@ static void expect(u32 cpu, s32 pid, u64 since)
 		return;
 	want(c, pid, since);
 	if (scheduler_on)
-		__sync_lock_test_and_set(&missed_cpu, cpu + 1);
+		note_missed(cpu);
 }
 
 /* The CPU has switched to somebody else than the scheduler. */
@@ -103,7 +113,7 @@ static void check_missed(struct fp_cpu *c, u32 cpu, u64 now)
 		serve(c, cpu, now);
 		return;
 	}
-	__sync_lock_test_and_set(&missed_cpu, cpu + 1);
+	note_missed(cpu);
 	if (!scheduler_on)
 		serve_missed(now);
 }

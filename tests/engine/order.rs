@@ -6,9 +6,10 @@ use crate::script::{arrival, knobs};
 use crate::world::{World, sent};
 use proptest::prelude::*;
 use scx_pandemonium_user::engine::{Limits, Policy};
+use scx_pandemonium_user::facts::Facts;
 use scx_pandemonium_user::knobs::Knobs;
 use scx_pandemonium_user::policy::{Pandemonium, Scaling, Setup, Vruntime};
-use scx_pandemonium_user::task::{Arrival, Cause, Comm, Dispatch, Reason, Weight};
+use scx_pandemonium_user::task::{Arrival, Cause, Comm, Dispatch, Reason, Tier, Weight};
 use scx_pandemonium_user::time::Span;
 
 const BATCH: i32 = 1;
@@ -164,6 +165,48 @@ fn a_crowd_of_hogs_does_not_pass_an_urgent_newcomer() {
     world.pass(Span::from_millis(4 * 9));
     let order = pids(&world.decide(&[compositor(3)]));
     assert_eq!(order.first(), Some(&LAT_CRITICAL));
+}
+
+/// Whoever is urgent sleeps soon, and its CPU goes on with the hog that was decided along with it.
+/// Hogs alone are decided one at a time, as late as can be.
+#[test]
+fn one_hog_goes_along_with_the_last_urgent_task() {
+    let mut policy = Pandemonium::new(&Setup::of_cpus(4));
+    let mut world = acquaint(&mut policy);
+    crowd(&mut world, 3);
+    world.port.ring.push_back(compositor(3));
+    world.port.ring.push_back(worker(3, Span::ZERO));
+    world.port.log.clear();
+    world.round(Limits::KERNEL);
+    assert_eq!(pids(&sent(&world.port.log)), [LAT_CRITICAL, INTERACTIVE, 100]);
+    world.port.log.clear();
+    world.round(Limits::KERNEL);
+    assert_eq!(pids(&sent(&world.port.log)), [101]);
+}
+
+/// A child of a hog's namesake: what is known of the name says nothing about it before it has
+/// slept or used a slice.
+#[test]
+fn a_forked_child_is_not_taken_for_its_namesakes_when_it_is_queued_again() {
+    let mut policy = Pandemonium::new(&Setup::of_cpus(1));
+    let mut world = World::new(&mut policy);
+    let used = |cpu_time| Some(Facts { cpu_time, ..Facts::default() });
+    let namesake = |pid, ticket, stint| Arrival {
+        pid: arrival(pid, 1).pid,
+        facts: used(Span::from_millis(100) + stint),
+        ..hog(ticket, stint)
+    };
+    // Enough hogs of one name that it is known.
+    for ticket in 1..=40 {
+        let all = (100..120).map(|pid| namesake(pid, ticket, Span::from_millis(8)));
+        world.decide(&all.collect::<Vec<_>>());
+        world.pass(Span::from_millis(10));
+    }
+    let child =
+        |ticket, us| Arrival { facts: used(Span::from_micros(us)), ..hog(ticket, Span::ZERO) };
+    world.decide(&[child(1, 50)]);
+    assert_eq!(world.decide(&[child(2, 300)])[0].tier, Tier::Interactive);
+    assert_eq!(world.decide(&[child(3, 1_500)])[0].tier, Tier::Batch, "it has used a slice");
 }
 
 /// The tiers are told apart by the slice as well: what others wait behind gets what it usually

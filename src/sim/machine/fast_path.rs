@@ -369,7 +369,7 @@ impl<W: Witness> Machine<W> {
     fn expect(&mut self, cpu: u32, wanted: Option<(Pid, u64)>) {
         self.cpus[cpu as usize].seen.wanted = wanted;
         if self.scheduler_on().is_some() {
-            self.missed = Some(cpu);
+            self.note_missed(cpu);
         }
     }
 
@@ -394,12 +394,19 @@ impl<W: Witness> Machine<W> {
         if self.scheduler_on().is_none() {
             self.serve(cpu);
         } else {
-            self.missed = Some(cpu);
+            self.note_missed(cpu);
+        }
+    }
+
+    fn note_missed(&mut self, cpu: u32) {
+        if cpu < SCAN {
+            self.missed |= 1 << cpu;
         }
     }
 
     fn serve_missed(&mut self) {
-        if let Some(cpu) = self.missed.take() {
+        let left = core::mem::take(&mut self.missed);
+        for cpu in (0..SCAN).filter(|cpu| left >> cpu & 1 == 1) {
             self.serve(cpu);
         }
     }

@@ -168,10 +168,10 @@ pub struct Machine<W> {
     running: u32,
     view: MachineView,
     scheduler: Scheduler,
-    /// What the fast path is told, its timers, and the CPU that was interrupted in vain.
+    /// What the fast path is told, its timers, and the CPUs that were interrupted in vain.
     settings: Settings,
     watches: Vec<Watch>,
-    missed: Option<u32>,
+    missed: u64,
     /// Tasks of whose end the policy has to be told.
     gone: Vec<Pid>,
     /// When the measured times of a row began that have not ended, by the slot of its first task.
@@ -216,7 +216,7 @@ impl<W: Witness> Machine<W> {
             scheduler: Scheduler::new(),
             settings: Settings::NONE,
             watches: alloc::vec![Watch::default(); cpus as usize],
-            missed: None,
+            missed: 0,
             gone: Vec::new(),
             marks: BTreeMap::new(),
             counters: KernelCounters::default(),
