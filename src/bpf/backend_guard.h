@@ -19,8 +19,8 @@
  * The third: two CPUs that take decisions exclude one another, and nobody tells the one that was
  * turned away what the other found for it.
  *
- * The fourth: a task beside which nobody waits on its CPU gets slice after slice and never comes up.
- * One that overflowed from a domain would stay outside for good.
+ * The fourth: a task beside which nobody waits on its CPU gets slice after slice and never comes
+ * up. One that overflowed from a domain would stay outside for good.
  *
  * Spared: waking up readers of the ring, of which there are none, since user space looks by itself;
  * and a CPU's message to itself that it should look for work if it is idle, which it is not. Each

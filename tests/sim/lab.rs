@@ -279,16 +279,19 @@ fn a_trace_keeps_to_the_trace_event_format() {
 /// `pandemonium`, `vruntime` and `fifo`, and the hogs' work in units a second. Who changes a policy
 /// so that an order turns round measures in the lab whether it does so there too.
 const MEASURED: [(&str, [f64; 3], [f64; 3]); 6] = [
-    ("vm-wake", [124.0, 3_861.0, 11_272.0], [3_236.0, 3_251.0, 3_281.0]),
-    ("vm-long", [127.0, 3_860.0, 11_894.0], [3_235.0, 3_251.0, 3_283.0]),
-    ("vm-mixed", [732.0, 4_463.0, 18_205.0], [1_380.0, 1_725.0, 1_909.0]),
-    ("vm-burst", [5_390.0, 17_126.0, 28_461.0], [2_968.0, 2_992.0, 3_005.0]),
-    ("vm-frame", [5_787.0, 9_390.0, 27_656.0], [2_867.0, 2_890.0, 2_938.0]),
-    ("vm-pipe", [143.0, 140.0, 12_061.0], [1_678.0, 1_754.0, 3_260.0]),
+    ("vm-wake", [93.0, 3_569.0, 11_999.0], [3_242.0, 3_250.0, 3_290.0]),
+    ("vm-long", [95.0, 3_623.0, 11_925.0], [3_237.0, 3_250.0, 3_289.0]),
+    ("vm-mixed", [287.0, 5_050.0, 18_853.0], [1_468.0, 1_763.0, 1_900.0]),
+    ("vm-burst", [3_881.0, 15_423.0, 28_458.0], [2_977.0, 3_003.0, 3_000.0]),
+    ("vm-frame", [5_832.0, 13_507.0, 17_580.0], [2_864.0, 2_893.0, 2_936.0]),
+    ("vm-pipe", [120.0, 114.0, 8_564.0], [1_663.0, 1_577.0, 3_263.0]),
 ];
 /// What the lab measures differs by so much from boot to boot: figures nearer to each other than
-/// this part of the larger one are a tie, which the model may break as it likes.
-const NOISE: [f64; 2] = [0.05, 0.003];
+/// this part of the larger one are a tie, which the model may break as it likes. The work beside
+/// pipes depends on which of two unequal CPUs they occupy.
+fn noise(workload: &str) -> [f64; 2] {
+    [0.05, if workload == "vm-pipe" { 0.09 } else { 0.003 }]
+}
 
 /// Whether the lab has no order for the two, or the model has the same.
 fn agree(lab: [f64; 2], model: [f64; 2], noise: f64) -> bool {
@@ -324,8 +327,9 @@ fn the_model_orders_the_policies_as_the_lab_does() {
                     "{workload}: {one} and {other} are {lab:?} in the lab, {model:?} in the model"
                 );
             };
-            same(p99, [late(one), late(other)], NOISE[0]);
-            same(work, [hogs(one), hogs(other)], NOISE[1]);
+            let [late_noise, work_noise] = noise(workload);
+            same(p99, [late(one), late(other)], late_noise);
+            same(work, [hogs(one), hogs(other)], work_noise);
         }
     }
 }
