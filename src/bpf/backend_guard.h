@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Mends four faults of the backend from outside, and spares two things that nobody needs.
+ * Mends five faults of the backend from outside, and spares two things that nobody needs.
  *
  * build.rs has clang include this file ahead of the backend's source, which stays as it is: what
  * follows wraps kernel functions that the backend calls.
@@ -19,7 +19,10 @@
  * The third: two CPUs that take decisions exclude one another, and nobody tells the one that was
  * turned away what the other found for it.
  *
- * The fourth: a task beside which nobody waits on its CPU gets slice after slice and never comes
+ * The fourth: a scheduler process that is interrupted in the middle of a round goes behind all who
+ * wait, and they wait for its decisions.
+ *
+ * The fifth: a task beside which nobody waits on its CPU gets slice after slice and never comes
  * up. One that overflowed from a domain would stay outside for good.
  *
  * Spared: waking up readers of the ring, of which there are none, since user space looks by itself;
@@ -71,26 +74,16 @@ static __always_inline s32 guard_select_cpu_dfl(struct task_struct *p, s32 prev_
 	return cpu;
 }
 
-static __always_inline bool guard_move_to_local(u64 dsq, u64 enq_flags)
-{
-	s32 leaving = guard_leaving_cpu;
-
-	if (dsq == GUARD_SHARED_DSQ && leaving >= 0) {
-		if (!guard_is_leaving(leaving))
-			guard_leaving_cpu = -1;
-		else if (scx_bpf_dsq_move_to_local(leaving, enq_flags))
-			return true;
-	}
-	return scx_bpf_dsq_move_to_local(dsq, enq_flags);
-}
-
 /*
  * The CPUs, of the first 64, that came for decisions while another CPU looked for them. The kernel
  * turns them away (EBUSY), and they run whoever else there is: what was decided for them would wait
  * for a tick. So whoever looks does so until nobody has been turned away meanwhile, and interrupts
- * those for whom there is something.
+ * those for whom there is something. That is known when the kernel puts what was taken into its
+ * queues, which is not before it looks for a task to run.
  */
 static u64 guard_turned_away;
+/* By CPU: those that it is to come back to then, and itself if it has taken something. */
+static u64 guard_taken_for[64];
 
 static __always_inline u64 guard_this_cpu(void)
 {
@@ -111,8 +104,24 @@ static __always_inline u64 guard_who_was_here(void)
 	return __sync_lock_test_and_set(&guard_turned_away, 0) & ~guard_this_cpu();
 }
 
-static __always_inline void guard_come_back(u64 cpus)
+static __always_inline void guard_has_taken(u64 cpus)
 {
+	u32 here = bpf_get_smp_processor_id();
+
+	if (here < 64)
+		guard_taken_for[here] = cpus | guard_this_cpu();
+}
+
+static __always_inline void guard_come_back(void)
+{
+	u32 here = bpf_get_smp_processor_id();
+	u64 cpus;
+
+	if (here >= 64 || !guard_taken_for[here])
+		return;
+	/* Some may have come since. Whoever looks next finds their word too, and nothing for them. */
+	cpus = (guard_taken_for[here] | guard_turned_away) & ~guard_this_cpu();
+	guard_taken_for[here] = 0;
 	for (u32 cpu = 0; cpu < 64 && cpus; cpu++, cpus >>= 1)
 		if (cpus & 1 && scx_bpf_dsq_nr_queued(cpu) > 0)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
@@ -126,6 +135,7 @@ static __always_inline void guard_come_back(u64 cpus)
 	({                                                                                         \
 		u64 waiting = 0, more = 0;                                                         \
 		long taken = 0;                                                                    \
+		bool any = false;                                                                  \
 		for (int call = 0; call < GUARD_DRAIN + 2; call++) {                               \
 			taken = bpf_user_ringbuf_drain(__VA_ARGS__);                               \
 			if (taken == -EBUSY) {                                                     \
@@ -133,19 +143,53 @@ static __always_inline void guard_come_back(u64 cpus)
 				waiting = 0;                                                       \
 				/* The other one may have finished before it could see that. */    \
 				taken = bpf_user_ringbuf_drain(__VA_ARGS__);                       \
-				if (taken == -EBUSY)                                               \
+				if (taken <= 0)                                                    \
 					break;                                                     \
 			}                                                                          \
-			if (taken > 0)                                                             \
+			if (taken > 0) {                                                           \
+				any = true;                                                        \
 				continue;                                                          \
+			}                                                                          \
 			more = guard_who_was_here();                                               \
 			if (!more)                                                                 \
 				break;                                                             \
 			waiting |= more;                                                           \
 		}                                                                                  \
-		guard_come_back(waiting);                                                          \
+		if (any || waiting)                                                                \
+			guard_has_taken(waiting);                                                  \
 		taken;                                                                             \
 	})
+
+static __always_inline bool guard_move_to_local(u64 dsq, u64 enq_flags)
+{
+	s32 leaving = guard_leaving_cpu;
+	bool moved;
+
+	if (dsq == GUARD_SHARED_DSQ && leaving >= 0) {
+		if (!guard_is_leaving(leaving))
+			guard_leaving_cpu = -1;
+		else if (scx_bpf_dsq_move_to_local(leaving, enq_flags))
+			return true;
+	}
+	/* It is here that the kernel puts the decisions into their queues. */
+	moved = scx_bpf_dsq_move_to_local(dsq, enq_flags);
+	guard_come_back();
+	return moved;
+}
+
+/*
+ * Whether user space is in the middle of a round; it says so itself. Interrupted there, the process
+ * is in no queue when its CPU looks for the next task, and what it has in its hands would wait until
+ * another CPU looks, up to a tick. It happens: a kick that was meant for whoever ran before it comes
+ * late. So the process goes on.
+ */
+u32 guard_deciding;
+
+static __always_inline bool guard_go_on(struct task_struct *scheduler)
+{
+	scx_bpf_task_set_slice(scheduler, SCX_SLICE_DFL);
+	return true;
+}
 
 /* The CPUs that tasks prefer, of the first 64; 0 if there is no domain. Set by user space. */
 u64 guard_domain;
@@ -205,7 +249,11 @@ static __always_inline void guard_ringbuf_submit(void *data)
 #define scx_bpf_select_cpu_dfl guard_select_cpu_dfl
 /* A macro already: the function above was compiled with the original. */
 #undef scx_bpf_dsq_move_to_local
-#define scx_bpf_dsq_move_to_local guard_move_to_local
+/* `prev` is the argument of the backend's dispatch, the only one that calls this. */
+#define scx_bpf_dsq_move_to_local(dsq, enq_flags)                                                  \
+	((guard_deciding && prev && is_usersched_task(prev) && is_queued(prev) &&                  \
+	  guard_go_on(prev)) ||                                                                    \
+	 guard_move_to_local(dsq, enq_flags))
 
 #endif
 #endif

@@ -152,7 +152,17 @@ impl<'cb> KernelPort<'cb> {
         self.begun = now;
         self.sent = None;
         *self.bpf.nr_scheduled_mut() = 1;
+        self.say_deciding(1);
         self.look();
+    }
+
+    /// Tells the kernel half whether we are in the middle of a round, where a late kick must not
+    /// put us behind those who wait for our decisions.
+    fn say_deciding(&mut self, deciding: u32) {
+        if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
+            // SAFETY: a reference to live memory, written as volatile because the kernel reads it.
+            unsafe { std::ptr::write_volatile(&mut bss.guard_deciding, deciding) };
+        }
     }
 
     /// Refreshes the view of the machine. Plain loads from memory shared with the kernel.
@@ -185,6 +195,7 @@ impl<'cb> KernelPort<'cb> {
     /// Tells the kernel how many tasks still wait for a decision, and gives up the CPU. Above
     /// zero the kernel runs us again at the next opportunity.
     pub fn rest(&mut self, pending: usize) {
+        self.say_deciding(0);
         self.bpf.notify_complete(pending as u64);
     }
 
