@@ -178,10 +178,10 @@ static __always_inline bool guard_move_to_local(u64 dsq, u64 enq_flags)
 }
 
 /*
- * Whether user space is in the middle of a round; it says so itself. Interrupted there, the process
- * is in no queue when its CPU looks for the next task, and what it has in its hands would wait until
- * another CPU looks, up to a tick. It happens: a kick that was meant for whoever ran before it comes
- * late. So the process goes on.
+ * Whether user space is in the middle of a round; it says so itself. Interrupted there, the
+ * process is in no queue when its CPU looks for the next task, and what it has in its hands would
+ * wait until another CPU looks, up to a tick. It happens: a kick that was meant for whoever ran
+ * before it comes late. So the process goes on.
  */
 u32 guard_deciding;
 
