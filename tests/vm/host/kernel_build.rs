@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub const SERIES: &str = "6.12";
-const ITEM: &str = "kernels/6.12-built";
+const ITEM: &str = "kernels/6.12-built-2";
 const SOURCE_PACKAGE: &str = "linux-source-6.12";
 /// The options, on top of nothing at all.
 const FRAGMENT: &str = include_str!("../kernel-6.12.config");
