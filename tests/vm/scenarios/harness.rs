@@ -3,6 +3,7 @@
 //! The harness tests itself: an outcome that it could not tell apart would hide every other
 //! failure.
 
+use crate::guest::load::{Kind, Load};
 use crate::guest::{Guest, kernel, report};
 use crate::scenario::{Expect, Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
@@ -60,6 +61,16 @@ pub const ALL: &[Scenario] = &[
         run: hangs,
         ..USUAL
     },
+    Scenario {
+        name: "even-cpus",
+        about: "two hogs in exact mode, each bound to a CPU of its own: the emulator must not \
+            give one of them much more than the other",
+        cpus: Some(2),
+        exact: true,
+        once: true,
+        run: shares_evenly,
+        ..USUAL
+    },
 ];
 
 fn recovers(guest: &Guest) -> Result<()> {
@@ -84,4 +95,22 @@ fn hangs(_: &Guest) -> Result<()> {
     loop {
         std::thread::park();
     }
+}
+
+/// What the CPU served least must get of what the one served most gets. Two CPUs get 0.88, and got
+/// 0.59 when all beats of the metronome were equally far apart.
+const LEAST_SHARE: f64 = 0.8;
+
+fn shares_evenly(guest: &Guest) -> Result<()> {
+    let hogs: Vec<Kind> = (0..guest.cpus).map(|cpu| Kind::PinnedHog { cpu }).collect();
+    let load = Load::start(&hogs)?;
+    // What the kernel does after a boot is still going on, on one of the CPUs.
+    std::thread::sleep(Duration::from_secs(3));
+    let work = load.steps_in(Duration::from_secs(1));
+    report::note(format!("work in a second, by CPU: {work:?}"));
+    let (least, most) = (work.iter().min(), work.iter().max());
+    let (least, most) = least.zip(most).context("there are no CPUs")?;
+    let share = *least as f64 / *most as f64;
+    ensure!(share >= LEAST_SHARE, "a CPU got {share:.2} of what another one got: {work:?}");
+    Ok(())
 }
