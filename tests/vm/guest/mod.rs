@@ -68,13 +68,14 @@ fn run_scenario() -> Result<()> {
     let command_line = std::fs::read_to_string("/proc/cmdline").context("reading /proc/cmdline")?;
     let orders = Orders::from_command_line(&command_line)?;
     boot::prepare_user_land()?;
+    let cpus = kernel::online_cpus()?;
     if orders.mode == Mode::Exact {
-        metronome::start()?;
+        metronome::start(cpus)?;
     }
     // The judge must not depend on the judged: above every ordinary task, whatever our scheduler
     // does to those.
     boot::become_real_time()?;
-    let guest = Guest { cpus: kernel::online_cpus()?, orders };
+    let guest = Guest { cpus, orders };
     report::hello(&kernel::release()?, guest.cpus);
     let scenario = scenario::find(&guest.orders.scenario)
         .with_context(|| format!("the guest knows no scenario named {}", guest.orders.scenario))?;
