@@ -29,6 +29,8 @@ const AGE_SPEAKS: u8 = 2;
 pub const AGE_MATURE: u8 = 8;
 /// Wake-ups are counted up to here.
 const AGE_MAX: u8 = 16;
+/// What of a run is taken for one birth. Chosen: a fork of a large process takes up to a millisecond.
+const BIRTH: Span = Span::from_millis(1);
 /// The highest [`Behaviour::score`].
 pub const SCORE_MAX: u32 = 255;
 
@@ -78,7 +80,7 @@ struct Interval {
     length: Span,
     wakeups: u64,
     voluntary: u64,
-    /// CPU time of one run.
+    /// CPU time of one run, without that of its births.
     run: Span,
 }
 
@@ -134,15 +136,16 @@ impl Behaviour {
 
     /// What happened since [`begin`](Self::begin). Wake-ups that found an idle CPU never came up
     /// to us; where the fast path counts, they count. Without it one sleep is one voluntary
-    /// switch.
+    /// switch. What a fork takes is spent for the child: a shell is no hog for its commands.
     fn interval(&self, now: Stamp, arrival: &Arrival, ran: Span) -> Interval {
         let length = now.since(self.woken).max(Span::from_micros(1));
+        let births = BIRTH.scale(self.births(), 1);
         let Some(facts) = arrival.facts.filter(|_| self.wakeups > 0) else {
-            return Interval { length, wakeups: 1, voluntary: 1, run: self.awake() + ran };
+            return Interval { length, wakeups: 1, voluntary: 1, run: self.awake() + ran - births };
         };
         let wakeups = u64::from((facts.wakeups as u32).wrapping_sub(self.wakeups)).max(1);
         let voluntary = u64::from((facts.voluntary as u32).wrapping_sub(self.voluntary));
-        let run = (facts.cpu_time - self.cpu_time).scale(1, wakeups);
+        let run = (facts.cpu_time - self.cpu_time - births).scale(1, wakeups);
         Interval { length, wakeups, voluntary, run }
     }
 

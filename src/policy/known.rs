@@ -27,10 +27,21 @@ pub struct Task {
     pub slice: ShortSpan,
     /// CPU time of its life, where that is known; else when its last stint ended.
     accounted: u64,
-    /// What its name promised, until its behaviour has been compared with that.
-    pub predicted: Option<Tier>,
+    pub promise: Promise,
     /// When the process database learned from it last.
     pub learned: Option<Minute>,
+}
+
+/// What the name of a task promised, until its behaviour has been compared with that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Promise {
+    /// Nothing is known of the name.
+    #[default]
+    Nothing,
+    /// The tier of its namesakes.
+    Tier(Tier),
+    /// The task was forked and bears its parent's name, which says nothing of it yet.
+    Inherited,
 }
 
 const _: () = assert!(TaskTable::<Task>::RECORD_SIZE == 128, "one byte more costs another line");

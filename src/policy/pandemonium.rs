@@ -13,7 +13,7 @@
 use super::behaviour::Behaviour;
 use super::classify::{Classifier, Standing, classify};
 use super::fair::{Claim, Clock, charge, effective_weight};
-use super::known::Task;
+use super::known::{Promise, Task};
 use super::order::{Choice, LIGHT_WAIT, Situation, Turns, choose};
 use super::placement::{Placer, Scene};
 use super::scaling::Scaling;
@@ -21,12 +21,11 @@ use super::slices::slice;
 use super::{Setup, TASKS_MAX};
 use crate::control::detect::{Detectors, Mode};
 use crate::engine::{Counters, Evidence, MachineView, Memo, Policy};
-use crate::facts::Facts;
 use crate::knobs::Knobs;
 use crate::procdb::{CAPACITY, Minute, ProcDb, Profile};
 use crate::runqueue::{Runqueue, Slot};
 use crate::table::{Class, Entered, TaskTable};
-use crate::task::{Arrival, Cause, Comm, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT};
+use crate::task::{Arrival, Cause, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT};
 use crate::time::{ShortSpan, Span, Stamp, Vtime};
 
 /// Tasks whose ages are compared: those above Batch, Batch, and Batch of less than ordinary
@@ -104,20 +103,12 @@ impl Pandemonium {
 
     /// A task that was just forked bears its parent's name, which says nothing about what it is
     /// going to be. Only a tier that goes with the name counts at once.
-    fn begin_unnamed(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) {
+    fn begin_forked(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) {
         let task = self.table.data_mut(slot);
-        task.comm = Comm::default();
+        task.comm = arrival.comm;
+        task.promise = Promise::Inherited;
         task.standing.named = self.classifier.named(&arrival.comm, &self.knobs);
         task.behaviour.begin(now, arrival);
-    }
-
-    /// Whether the task is still without a name: it was forked, has not slept since, and has not
-    /// used a slice. A pool's new worker is no hog because the old ones are.
-    fn is_newborn(&self, slot: Slot, arrival: &Arrival) -> bool {
-        let has_lived = |facts: &Facts| facts.cpu_time >= self.knobs.slice;
-        arrival.cause == Cause::Requeue
-            && self.table.data(slot).comm == Comm::default()
-            && !arrival.facts.as_ref().is_none_or(has_lived)
     }
 
     /// Whoever woke up a task that has never run is its parent.
@@ -128,15 +119,34 @@ impl Pandemonium {
         }
     }
 
-    /// The task has a name it did not have before: what is known of the name is all there is.
-    fn rename(&mut self, slot: Slot, comm: Comm) {
+    /// Whether the task has used less than a slice in its life. Without facts nobody knows.
+    fn is_young(&self, arrival: &Arrival) -> bool {
+        arrival.facts.is_some_and(|facts| facts.cpu_time < self.knobs.slice)
+    }
+
+    /// Whether the task has a name that it did not have before, be it that what it inherited begins
+    /// to tell: when it has slept or has used a slice. A pool's new worker is no hog because the
+    /// old ones are.
+    fn gets_name(&self, slot: Slot, arrival: &Arrival) -> bool {
+        let task = self.table.data(slot);
+        let too_soon = || arrival.cause == Cause::Requeue && self.is_young(arrival);
+        task.comm != arrival.comm || task.promise == Promise::Inherited && !too_soon()
+    }
+
+    /// The name is new: what is known of it is all there is. Who sleeps before it has used a slice
+    /// is no hog yet, whatever those are from whom it has the name.
+    fn rename(&mut self, slot: Slot, arrival: &Arrival) {
+        let comm = arrival.comm;
+        let inherits = self.table.data(slot).comm == comm;
+        let refutes = |tier| tier == Tier::Batch && inherits && self.is_young(arrival);
+        let known = self.programs.predict(&comm).filter(|known| !refutes(known.tier));
+        let known = known.filter(|_| self.knobs.rules.procdb);
+        let named = self.classifier.named(&comm, &self.knobs);
         let task = self.table.data_mut(slot);
         task.comm = comm;
         task.learned = None;
-        task.standing =
-            Standing { named: self.classifier.named(&comm, &self.knobs), ..Standing::default() };
-        let known = self.programs.predict(&comm).filter(|_| self.knobs.rules.procdb);
-        task.predicted = known.map(|known| known.tier);
+        task.standing = Standing { named, ..Standing::default() };
+        task.promise = known.as_ref().map_or(Promise::Nothing, |known| Promise::Tier(known.tier));
         task.behaviour = known.as_ref().map_or_else(Behaviour::default, Behaviour::predicted);
         if let Some(known) = known {
             task.standing.behaves = known.tier;
@@ -149,9 +159,9 @@ impl Pandemonium {
         let ran = self.account(slot, arrival, running);
         if has_just_forked(arrival) {
             self.note_birth(arrival);
-            self.begin_unnamed(slot, now, arrival);
-        } else if self.table.data(slot).comm != arrival.comm && !self.is_newborn(slot, arrival) {
-            self.rename(slot, arrival.comm);
+            self.begin_forked(slot, now, arrival);
+        } else if self.gets_name(slot, arrival) {
+            self.rename(slot, arrival);
             self.table.data_mut(slot).behaviour.begin(now, arrival);
         }
         let knobs = &self.knobs;
@@ -185,7 +195,10 @@ impl Pandemonium {
         let mut observed = task.behaviour.observation(behaves);
         observed.comm = task.comm;
         observed.run = task.behaviour.expected_run();
-        observed.predicted = task.predicted.take();
+        if let Promise::Tier(tier) = task.promise {
+            observed.predicted = Some(tier);
+            task.promise = Promise::Nothing;
+        }
         self.programs.learn(self.minute, &observed);
     }
 
