@@ -363,6 +363,17 @@ mod tests {
     }
 
     #[test]
+    fn what_births_take_is_not_the_parent_s_run() {
+        let mut seen = lives(10, 500, 20);
+        for _ in 0..60 {
+            (0..12).for_each(|_| seen.bears());
+            seen = continues(seen, 10, 20_000, 1);
+        }
+        let run = seen.run().as_micros();
+        assert!((7_900..=8_000).contains(&run), "20 ms without twelve births of 1 ms: {run} us");
+    }
+
+    #[test]
     fn the_first_wakeups_say_nothing() {
         let seen = lives(1_000, 10, 1);
         assert!(!seen.speaks());

@@ -288,6 +288,17 @@ mod tests {
     }
 
     #[test]
+    fn a_shell_that_forks_by_the_dozen_is_no_hog() {
+        let mut life = Life::of("make");
+        for _ in 0..20 {
+            (0..12).for_each(|_| life.seen.bears());
+            life.cycle(9_000, 100_000);
+        }
+        assert_eq!(life.standing.tier, Tier::Interactive);
+        assert_eq!(life.settle(9_000, 100_000), Tier::Batch, "it computes");
+    }
+
+    #[test]
     fn a_parent_is_not_more_critical_than_its_children() {
         let mut life = Life::of("server");
         assert_eq!(life.settle(300, 5_000), Tier::LatCritical);

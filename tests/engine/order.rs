@@ -184,29 +184,54 @@ fn one_hog_goes_along_with_the_last_urgent_task() {
     assert_eq!(pids(&sent(&world.port.log)), [101]);
 }
 
-/// A child of a hog's namesake: what is known of the name says nothing about it before it has
-/// slept or used a slice.
+/// Lets a policy of one CPU learn that tasks with the name of `hog` are hogs.
+fn know_hogs(world: &mut World<'_, Pandemonium>) {
+    for ticket in 1..=40 {
+        let used = Span::from_millis(100) + Span::from_millis(8);
+        let all = (100..120).map(|pid| Arrival {
+            pid: arrival(pid, 1).pid,
+            facts: Some(Facts { cpu_time: used, ..Facts::default() }),
+            ..hog(ticket, Span::from_millis(8))
+        });
+        world.decide(&all.collect::<Vec<_>>());
+        world.pass(Span::from_millis(10));
+    }
+}
+
+/// A child by the name of `hog` that has used so much in its life.
+fn child(ticket: u64, used_us: u64) -> Arrival {
+    let facts = Facts { cpu_time: Span::from_micros(used_us), ..Facts::default() };
+    Arrival { facts: Some(facts), ..hog(ticket, Span::ZERO) }
+}
+
+/// What is known of its name says nothing about it before it has slept or used a slice.
 #[test]
 fn a_forked_child_is_not_taken_for_its_namesakes_when_it_is_queued_again() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
     let mut world = World::new(&mut policy);
-    let used = |cpu_time| Some(Facts { cpu_time, ..Facts::default() });
-    let namesake = |pid, ticket, stint| Arrival {
-        pid: arrival(pid, 1).pid,
-        facts: used(Span::from_millis(100) + stint),
-        ..hog(ticket, stint)
-    };
-    // Enough hogs of one name that it is known.
-    for ticket in 1..=40 {
-        let all = (100..120).map(|pid| namesake(pid, ticket, Span::from_millis(8)));
-        world.decide(&all.collect::<Vec<_>>());
-        world.pass(Span::from_millis(10));
-    }
-    let child =
-        |ticket, us| Arrival { facts: used(Span::from_micros(us)), ..hog(ticket, Span::ZERO) };
+    know_hogs(&mut world);
     world.decide(&[child(1, 50)]);
     assert_eq!(world.decide(&[child(2, 300)])[0].tier, Tier::Interactive);
     assert_eq!(world.decide(&[child(3, 1_500)])[0].tier, Tier::Batch, "it has used a slice");
+}
+
+#[test]
+fn a_forked_child_that_soon_sleeps_is_no_hog_like_its_namesakes() {
+    let mut policy = Pandemonium::new(&Setup::of_cpus(1));
+    let mut world = World::new(&mut policy);
+    know_hogs(&mut world);
+    world.decide(&[child(1, 50)]);
+    let woken = Arrival { cause: Cause::Wakeup, ..child(2, 300) };
+    assert_eq!(world.decide(&[woken])[0].tier, Tier::Interactive);
+}
+
+#[test]
+fn a_forked_child_that_begins_a_known_program_is_taken_for_that_at_once() {
+    let mut policy = Pandemonium::new(&Setup::of_cpus(1));
+    let mut world = World::new(&mut policy);
+    know_hogs(&mut world);
+    world.decide(&[Arrival { comm: Comm::from_text("make"), ..child(1, 50) }]);
+    assert_eq!(world.decide(&[child(2, 300)])[0].tier, Tier::Batch);
 }
 
 /// The tiers are told apart by the slice as well: what others wait behind gets what it usually
