@@ -104,12 +104,33 @@ static __always_inline u64 guard_who_was_here(void)
 	return __sync_lock_test_and_set(&guard_turned_away, 0) & ~guard_this_cpu();
 }
 
+static __always_inline void guard_begin_taking(void)
+{
+	u32 here = bpf_get_smp_processor_id();
+
+	/* What was queued here for others when they woke up is not a decision. */
+	if (here < 64)
+		guard_taken_for[here] = 0;
+}
+
 static __always_inline void guard_has_taken(u64 cpus)
 {
 	u32 here = bpf_get_smp_processor_id();
 
 	if (here < 64)
-		guard_taken_for[here] = cpus | guard_this_cpu();
+		guard_taken_for[here] |= cpus | guard_this_cpu();
+}
+
+/*
+ * A decision for another CPU is taken here, and is in its queue only when this CPU looks for a task
+ * itself. Meanwhile the other one may find the ring empty, and nobody in its queue.
+ */
+static __always_inline bool guard_insert_vtime(struct task_struct *p, u64 dsq, u64 slice, u64 vtime,
+					       u64 enq_flags)
+{
+	if (dsq < 64)
+		guard_has_taken(1ULL << dsq);
+	return scx_bpf_dsq_insert_vtime(p, dsq, slice, vtime, enq_flags);
 }
 
 static __always_inline void guard_come_back(void)
@@ -136,6 +157,7 @@ static __always_inline void guard_come_back(void)
 		u64 waiting = 0, more = 0;                                                         \
 		long taken = 0;                                                                    \
 		bool any = false;                                                                  \
+		guard_begin_taking();                                                              \
 		for (int call = 0; call < GUARD_DRAIN + 2; call++) {                               \
 			taken = bpf_user_ringbuf_drain(__VA_ARGS__);                               \
 			if (taken == -EBUSY) {                                                     \
@@ -241,6 +263,7 @@ static __always_inline void guard_ringbuf_submit(void *data)
 }
 
 #define bpf_ringbuf_submit(data, flags) guard_ringbuf_submit(data)
+#define scx_bpf_dsq_insert_vtime guard_insert_vtime
 #define scx_bpf_kick_cpu guard_kick_cpu
 #define scx_bpf_task_set_slice(p, slice) guard_set_slice(p, slice, is_usersched_task(p))
 #define scx_bpf_select_cpu_and(...) guard_idle(scx_bpf_select_cpu_and(__VA_ARGS__))
