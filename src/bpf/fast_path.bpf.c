@@ -268,7 +268,7 @@ int BPF_PROG(fp_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (c->occupant != FP_FOREIGN && prev->tgid != scheduler_tgid)
 		kick_for_requeue(prev, c, cpu, now);
 	if (prev->pid == scheduler_tgid)
-		scheduler_leaves(now);
+		scheduler_leaves(c, cpu, now);
 	return 0;
 }
 

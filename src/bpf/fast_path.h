@@ -79,14 +79,18 @@ struct fp_cpu {
 	u64 window;
 	/* When this CPU was last kicked. */
 	u64 kicked;
-	/* The task that the next switch of this CPU should serve, and when it woke; 0 for none. */
+	/* Since when the task waits that the next switch of this CPU should serve; 0 for none. */
 	u64 wanted_since;
 	s32 wanted;
 	/* Nonzero if the occupant is of low weight: SCHED_IDLE, or nice. */
 	u32 light;
 	/* When a wake-up that this CPU saw, and that found no CPU, is worth another try. */
 	u64 retry_at;
-	u64 unused[6];
+	/* The task that was wanted when the scheduler process began here, and since when it waits. */
+	u64 decided_since;
+	s32 decided_for;
+	u32 unused0;
+	u64 unused[4];
 };
 
 /* One per task, two cache lines. Written by the fast path. */

@@ -54,13 +54,33 @@ static void note_missed(u32 cpu)
 
 static void scheduler_begins(struct fp_cpu *c, u32 cpu)
 {
+	c->decided_for = c->wanted;
+	c->decided_since = c->wanted_since;
 	c->wanted = 0;
 	__sync_lock_test_and_set(&scheduler_on, cpu + 1);
 }
 
-static void scheduler_leaves(u64 now)
+/*
+ * The scheduler process has decided and leaves. A decision for this CPU that another CPU takes from
+ * the ring may reach the queue here when this CPU is past looking and fetches somebody else from
+ * far. The other one kicks then, finds the process still running, and the kick goes with it.
+ */
+static void serve_decided(struct fp_cpu *c, u32 cpu, u64 now)
+{
+	s32 pid = c->decided_for;
+
+	c->decided_for = 0;
+	if (!pid || c->occupant >= tier_of(pid) || !still_waits(pid, c->decided_since) ||
+	    !scx_bpf_dsq_nr_queued(cpu))
+		return;
+	count(FP_MISSED);
+	kick(c, cpu, now);
+}
+
+static void scheduler_leaves(struct fp_cpu *c, u32 cpu, u64 now)
 {
 	__sync_lock_test_and_set(&scheduler_on, 0);
+	serve_decided(c, cpu, now);
 	serve_missed(now);
 }
 
