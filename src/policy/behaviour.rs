@@ -29,7 +29,7 @@ const AGE_SPEAKS: u8 = 2;
 pub const AGE_MATURE: u8 = 8;
 /// Wake-ups are counted up to here.
 const AGE_MAX: u8 = 16;
-/// What of a run is taken for one birth. Chosen: a fork of a large process takes up to a millisecond.
+/// What of a run is taken for one birth. Chosen: a fork of a large process takes up to so long.
 const BIRTH: Span = Span::from_millis(1);
 /// The highest [`Behaviour::score`].
 pub const SCORE_MAX: u32 = 255;

@@ -8,8 +8,12 @@ use super::classify::Standing;
 use crate::engine::Evidence;
 use crate::procdb::Minute;
 use crate::table::TaskTable;
-use crate::task::{Arrival, Comm, Tier, Weight};
-use crate::time::{ShortSpan, Span, Vtime};
+use crate::task::{Arrival, Cause, Comm, Tier, Weight};
+use crate::time::{ShortSpan, Span, Stamp, Vtime};
+
+/// A task that has used no more CPU time than this has only been forked. Chosen: the kernel's own
+/// part of a fork, which is charged to the child, takes tens of microseconds.
+const JUST_FORKED: Span = Span::from_micros(100);
 
 /// A task. With what the table keeps of its request it fills two cache lines.
 #[derive(Clone, Copy, Default)]
@@ -87,4 +91,14 @@ impl Task {
             weight,
         }
     }
+}
+
+/// Whether the task has never run. If its pid has been used before, or its name is known from
+/// before a restart, the message tells of a life.
+pub fn has_just_forked(arrival: &Arrival) -> bool {
+    let idle_so_far = match &arrival.facts {
+        Some(facts) => facts.cpu_time < JUST_FORKED,
+        None => arrival.stopped == Stamp::default(),
+    };
+    arrival.cause == Cause::New && idle_so_far
 }

@@ -13,7 +13,7 @@
 use super::behaviour::Behaviour;
 use super::classify::{Classifier, Standing, classify};
 use super::fair::{Claim, Clock, charge, effective_weight};
-use super::known::{Promise, Task};
+use super::known::{Promise, Task, has_just_forked};
 use super::order::{Choice, LIGHT_WAIT, Situation, Turns, choose};
 use super::placement::{Placer, Scene};
 use super::scaling::Scaling;
@@ -36,10 +36,6 @@ const LIGHT: Class = Class::new(2);
 
 /// A slice counts as used up from three quarters of it on (PANDEMONIUM 5.9).
 const USED_UP: (u64, u64) = (3, 4);
-
-/// A task that has used no more CPU time than this has only been forked. Chosen: the kernel's own
-/// part of a fork, which is charged to the child, takes tens of microseconds.
-const JUST_FORKED: Span = Span::from_micros(100);
 
 /// The policy. See the module.
 pub struct Pandemonium {
@@ -354,16 +350,6 @@ impl Pandemonium {
     }
 }
 
-/// Whether the task has never run. If its pid has been used before, or its name is known from
-/// before a restart, the message tells of a life.
-fn has_just_forked(arrival: &Arrival) -> bool {
-    let idle_so_far = match &arrival.facts {
-        Some(facts) => facts.cpu_time < JUST_FORKED,
-        None => arrival.stopped == Stamp::default(),
-    };
-    arrival.cause == Cause::New && idle_so_far
-}
-
 impl Policy for Pandemonium {
     fn on_arrival(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
         self.counters.arrived(arrival.cause);
@@ -414,13 +400,13 @@ impl Policy for Pandemonium {
         Some(self.dispatch(slot, &request, reason, &scene))
     }
 
-    /// Urgent tasks do not wait for one another's round trip.
     /// Who is urgent sleeps soon, and its CPU goes on with whoever is decided by then. Left for
     /// later, that is one more run of the scheduler for each wake-up.
     fn sends_along(&self, sent: &Dispatch) -> bool {
         sent.tier > Tier::Batch
     }
 
+    /// Urgent tasks do not wait for one another's round trip.
     fn wants_more(&self) -> bool {
         let waits = |tier: Tier| !self.queues[tier.index()].is_empty();
         waits(Tier::LatCritical) || waits(Tier::Interactive)

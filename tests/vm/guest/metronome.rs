@@ -3,8 +3,8 @@
 //! A steady beat for exact mode, invisible to the guest.
 //!
 //! With virtual time the CPUs take turns on one host thread. A turn lasts until the next timer of
-//! the machine, divided by the number of CPUs: up to 2 ms in which the others stand still. Timers of
-//! the machine's HPET that Linux leaves alone cut turns short: they count periods with their
+//! the machine, divided by the number of CPUs: up to 2 ms in which the others stand still. Timers
+//! of the machine's HPET that Linux leaves alone cut turns short: they count periods with their
 //! interrupts switched off.
 //!
 //! At every timer QEMU (10.0, `rr_cpu_thread_fn`) also ends each CPU's next turn before it begins,
@@ -41,9 +41,9 @@ const UNUSED_PIN: u64 = 23 << 9;
 
 /// Times between beats, one after the other, for up to two CPUs and for more. Found by trying
 /// patterns in a model of QEMU's loop, which agrees with what hogs bound to one CPU each get: two
-/// CPUs half each, and four 0.29, 0.24, 0.25 and 0.22 of the instructions. With a beat every 20 us it
-/// was 0.62 and 0.38, and 0.14, 0.14, 0.39 and 0.33. Closer beats cost the host time: each turn is
-/// an entry into the emulator.
+/// CPUs half each, and four 0.29, 0.24, 0.25 and 0.22 of the instructions. With a beat every 20 us
+/// it was 0.62 and 0.38, and 0.14, 0.14, 0.39 and 0.33. Closer beats cost the host time: each turn
+/// is an entry into the emulator.
 const FOR_TWO_NS: &[u64] = &[20, 20_000];
 const FOR_MORE_NS: &[u64] = &[6_670, 20, 20_000];
 /// Until the first one: all of them have to be set before it.
