@@ -29,7 +29,7 @@ const AGE_SPEAKS: u8 = 2;
 pub const AGE_MATURE: u8 = 8;
 /// Wake-ups are counted up to here.
 const AGE_MAX: u8 = 16;
-/// What of a run is taken for one birth. Chosen: a fork of a large process takes up to so long.
+/// What of a run is taken for one birth at most. Chosen: a fork of a large process takes so long.
 const BIRTH: Span = Span::from_millis(1);
 /// The highest [`Behaviour::score`].
 pub const SCORE_MAX: u32 = 255;
@@ -139,13 +139,13 @@ impl Behaviour {
     /// switch. What a fork takes is spent for the child: a shell is no hog for its commands.
     fn interval(&self, now: Stamp, arrival: &Arrival, ran: Span) -> Interval {
         let length = now.since(self.woken).max(Span::from_micros(1));
-        let births = BIRTH.scale(self.births(), 1);
+        let own = |run: Span| without_births(run, self.births());
         let Some(facts) = arrival.facts.filter(|_| self.wakeups > 0) else {
-            return Interval { length, wakeups: 1, voluntary: 1, run: self.awake() + ran - births };
+            return Interval { length, wakeups: 1, voluntary: 1, run: own(self.awake() + ran) };
         };
         let wakeups = u64::from((facts.wakeups as u32).wrapping_sub(self.wakeups)).max(1);
         let voluntary = u64::from((facts.voluntary as u32).wrapping_sub(self.voluntary));
-        let run = (facts.cpu_time - self.cpu_time - births).scale(1, wakeups);
+        let run = own(facts.cpu_time - self.cpu_time).scale(1, wakeups);
         Interval { length, wakeups, voluntary, run }
     }
 
@@ -252,6 +252,12 @@ impl Behaviour {
             ..Observation::default()
         }
     }
+}
+
+/// What a run takes besides its births: each of them [`BIRTH`], but no more than the run itself,
+/// which would otherwise be nothing where births are quick, and a different nothing each time.
+fn without_births(run: Span, births: u64) -> Span {
+    (run - BIRTH.scale(births, 1)).max(run.scale(1, births + 1))
 }
 
 #[cfg(test)]
@@ -371,6 +377,8 @@ mod tests {
         }
         let run = seen.run().as_micros();
         assert!((7_900..=8_000).contains(&run), "20 ms without twelve births of 1 ms: {run} us");
+        let quick = without_births(Span::from_micros(400), 1);
+        assert_eq!(quick, Span::from_micros(200), "half of a run that is one quick birth");
     }
 
     #[test]
