@@ -17,17 +17,26 @@ static u32 scheduler_on;
 /* The CPUs that were kicked in vain, of the first FP_SCAN, which is all that are kicked. */
 static u64 missed_cpus;
 
-/* Kicks the CPU once more if its occupant is in the way of the task it was kicked for. */
+/* Whether the CPU runs somebody less urgent than this task, which has waited since then. */
+static bool is_in_the_way(const struct fp_cpu *c, s32 pid, u64 since)
+{
+	return pid && c->occupant < tier_of(pid) && still_waits(pid, since);
+}
+
+static void kick_once_more(struct fp_cpu *c, u32 cpu, u64 now)
+{
+	count(FP_MISSED);
+	kick(c, cpu, now);
+}
+
+/* For the task that the CPU was kicked for, unless user space knows of it by now. */
 static void serve(struct fp_cpu *c, u32 cpu, u64 now)
 {
 	s32 pid = c->wanted;
 
 	c->wanted = 0;
-	if (!pid || c->occupant >= tier_of(pid) || !still_waits(pid, c->wanted_since) ||
-	    was_received(pid, c->wanted_since))
-		return;
-	count(FP_MISSED);
-	kick(c, cpu, now);
+	if (is_in_the_way(c, pid, c->wanted_since) && !was_received(pid, c->wanted_since))
+		kick_once_more(c, cpu, now);
 }
 
 static void serve_missed(u64 now)
@@ -70,11 +79,8 @@ static void serve_decided(struct fp_cpu *c, u32 cpu, u64 now)
 	s32 pid = c->decided_for;
 
 	c->decided_for = 0;
-	if (!pid || c->occupant >= tier_of(pid) || !still_waits(pid, c->decided_since) ||
-	    !scx_bpf_dsq_nr_queued(cpu))
-		return;
-	count(FP_MISSED);
-	kick(c, cpu, now);
+	if (is_in_the_way(c, pid, c->decided_since) && scx_bpf_dsq_nr_queued(cpu) > 0)
+		kick_once_more(c, cpu, now);
 }
 
 static void scheduler_leaves(struct fp_cpu *c, u32 cpu, u64 now)

@@ -254,8 +254,8 @@ impl Behaviour {
     }
 }
 
-/// What a run takes besides its births: each of them [`BIRTH`], but no more than the run itself,
-/// which would otherwise be nothing where births are quick, and a different nothing each time.
+/// What a run takes besides its births: each of them takes [`BIRTH`], but no more than is left for
+/// the run, which would otherwise be nothing where births are quick.
 fn without_births(run: Span, births: u64) -> Span {
     (run - BIRTH.scale(births, 1)).max(run.scale(1, births + 1))
 }

@@ -184,18 +184,20 @@ fn one_hog_goes_along_with_the_last_urgent_task() {
     assert_eq!(pids(&sent(&world.port.log)), [101]);
 }
 
-/// Lets a policy of one CPU learn that tasks with the name of `hog` are hogs.
-fn know_hogs(world: &mut World<'_, Pandemonium>) {
+/// A policy that knows tasks with the name of `hog` to be hogs.
+fn among_hogs(policy: &mut Pandemonium) -> World<'_, Pandemonium> {
+    let mut world = World::new(policy);
+    let facts = Facts { cpu_time: Span::from_millis(108), ..Facts::default() };
     for ticket in 1..=40 {
-        let used = Span::from_millis(100) + Span::from_millis(8);
         let all = (100..120).map(|pid| Arrival {
             pid: arrival(pid, 1).pid,
-            facts: Some(Facts { cpu_time: used, ..Facts::default() }),
+            facts: Some(facts),
             ..hog(ticket, Span::from_millis(8))
         });
         world.decide(&all.collect::<Vec<_>>());
         world.pass(Span::from_millis(10));
     }
+    world
 }
 
 /// A child by the name of `hog` that has used so much in its life.
@@ -208,8 +210,7 @@ fn child(ticket: u64, used_us: u64) -> Arrival {
 #[test]
 fn a_forked_child_is_not_taken_for_its_namesakes_when_it_is_queued_again() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
-    let mut world = World::new(&mut policy);
-    know_hogs(&mut world);
+    let mut world = among_hogs(&mut policy);
     world.decide(&[child(1, 50)]);
     assert_eq!(world.decide(&[child(2, 300)])[0].tier, Tier::Interactive);
     assert_eq!(world.decide(&[child(3, 1_500)])[0].tier, Tier::Batch, "it has used a slice");
@@ -218,8 +219,7 @@ fn a_forked_child_is_not_taken_for_its_namesakes_when_it_is_queued_again() {
 #[test]
 fn a_forked_child_that_soon_sleeps_is_no_hog_like_its_namesakes() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
-    let mut world = World::new(&mut policy);
-    know_hogs(&mut world);
+    let mut world = among_hogs(&mut policy);
     world.decide(&[child(1, 50)]);
     let woken = Arrival { cause: Cause::Wakeup, ..child(2, 300) };
     assert_eq!(world.decide(&[woken])[0].tier, Tier::Interactive);
@@ -228,8 +228,7 @@ fn a_forked_child_that_soon_sleeps_is_no_hog_like_its_namesakes() {
 #[test]
 fn a_forked_child_that_begins_a_known_program_is_taken_for_that_at_once() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
-    let mut world = World::new(&mut policy);
-    know_hogs(&mut world);
+    let mut world = among_hogs(&mut policy);
     world.decide(&[Arrival { comm: Comm::from_text("make"), ..child(1, 50) }]);
     assert_eq!(world.decide(&[child(2, 300)])[0].tier, Tier::Batch);
 }

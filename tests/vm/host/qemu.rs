@@ -60,7 +60,7 @@ impl Qemu {
             Mode::Fast => command.args(["-accel", "tcg,thread=multi"]),
             Mode::Exact => {
                 let clock = ["-icount", "shift=0,sleep=off", "-rtc", "base=utc,clock=vm"];
-                // Guest/metronome.rs uses three beside the two that Linux may want.
+                // guest/metronome.rs uses up to three beside the two that Linux may want.
                 let timers = ["-global", "hpet.timers=5"];
                 command.args(["-accel", "tcg,thread=single"]).args(clock).args(timers)
             }

@@ -41,8 +41,9 @@ const NAME: &str = "ticker";
 const SCRIPT: &str = "while :; do usleep 4000; done";
 /// As many tasks of one name as it takes to predict it, and one to spare.
 const TASKS: usize = 4;
-/// Long enough for a hundred wake-ups, and for what was learned to be told.
+/// Long enough for a hundred wake-ups.
 const LEARNING: Duration = Duration::from_secs(3);
+/// Longer than a worker keeps what it learned to itself.
 const TOLD: Duration = Duration::from_secs(12);
 
 /// Programs that wake up often, under a name of their own.
@@ -97,7 +98,8 @@ fn learns_and_knows(guest: &Guest) -> Result<()> {
     ask(guest, &["procdb", "forget", "--all"])?;
     let third = Scheduler::start(guest, &[])?;
     ensure!(third.statistics()?.count("procdb_total")? == 0, "what was forgotten is known");
-    run_tickers(TOLD)?;
+    run_tickers(LEARNING)?;
+    std::thread::sleep(TOLD);
     kill_worker(third.pid())?;
     kernel::wait_for_state("disabled", Duration::from_secs(5))?;
     let mut third = third;
