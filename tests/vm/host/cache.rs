@@ -7,8 +7,7 @@
 //! wait for each other per item.
 
 use anyhow::{Context, Result};
-use std::fs::{self, File};
-use std::os::fd::AsRawFd;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 pub struct Cache {
@@ -78,21 +77,37 @@ impl Cache {
 
     /// One process at a time behind this name; waits for the others.
     pub fn lock(&self, name: &str) -> Result<Lock> {
+        let (path, file) = self.lock_file(name)?;
+        if !try_lock(&path, &file)? {
+            eprintln!("waiting for another run that uses {}", path.display());
+            file.lock().with_context(|| format!("locking {}", path.display()))?;
+        }
+        Ok(Lock { _file: file })
+    }
+
+    /// The same, but `None` while another one holds it.
+    pub fn try_lock(&self, name: &str) -> Result<Option<Lock>> {
+        let (path, file) = self.lock_file(name)?;
+        Ok(try_lock(&path, &file)?.then_some(Lock { _file: file }))
+    }
+
+    fn lock_file(&self, name: &str) -> Result<(PathBuf, File)> {
         let path = self.folder.join(format!("{name}.lock"));
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
         }
         let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
-        // SAFETY: a descriptor that stays open for the call.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            eprintln!("waiting for another run that uses {}", path.display());
-            // SAFETY: as above.
-            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
-                return Err(std::io::Error::last_os_error())
-                    .with_context(|| format!("locking {}", path.display()));
-            }
+        Ok((path, file))
+    }
+}
+
+fn try_lock(path: &Path, file: &File) -> Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("locking {}", path.display()))
         }
-        Ok(Lock { _file: file })
     }
 }
 

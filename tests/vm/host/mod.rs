@@ -19,6 +19,7 @@ mod programs;
 mod progress;
 mod qemu;
 mod runner;
+mod seat;
 mod sources;
 mod suite;
 mod table;

@@ -6,6 +6,7 @@ use super::assets::Assets;
 use super::console::Console;
 use super::kernel::Kernel;
 use super::qemu::Machine;
+use super::seat::Seat;
 use super::{command, progress};
 use crate::protocol::{Message, Mode, Orders};
 use crate::scenario::{Expect, Scenario};
@@ -174,6 +175,13 @@ impl Boot<'_> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(complaints);
         // A harness that is killed takes its guest along.
         command::die_with_us(&mut command, libc::SIGKILL);
+        let seat = match self.mode {
+            Mode::Fast => None,
+            Mode::Exact => Seat::take(&self.assets.cache)?,
+        };
+        if let Some(seat) = &seat {
+            seat.give(&mut command);
+        }
         let mut child =
             command.spawn().with_context(|| format!("starting {}", command::describe(&command)))?;
         let output = child.stdout.take().context("QEMU's output is piped")?;
@@ -188,7 +196,7 @@ impl Boot<'_> {
                 }
             }
         });
-        Ok(RunningGuest { child, messages })
+        Ok(RunningGuest { child, messages, _seat: seat })
     }
 
     fn listen(&self, guest: &RunningGuest, start: Instant, listener: &mut Listener) -> Heard {
@@ -242,6 +250,7 @@ enum Heard {
 struct RunningGuest {
     child: Child,
     messages: Receiver<Message>,
+    _seat: Option<Seat>,
 }
 
 impl RunningGuest {
