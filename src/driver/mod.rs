@@ -24,6 +24,7 @@ mod nudge;
 pub mod preflight;
 mod procdb_command;
 mod procdb_file;
+mod process;
 mod programs;
 mod record;
 mod settings;

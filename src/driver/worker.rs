@@ -9,6 +9,7 @@ use super::failure::Failure;
 use super::fast_path::{self, FastPath, Settings, State, Wish, refusal};
 use super::listen::Listeners;
 use super::machine::Machine;
+use super::process;
 use super::settings;
 use super::shared::Shared;
 use scx_pandemonium_user::engine::Policy;
@@ -27,14 +28,12 @@ pub const RESTART: u8 = 80;
 /// How often what was learned of programs is told, so that a worker that is killed takes little
 /// with it. It takes some 20 us with a full database.
 const PROGRAMS: Span = Span::from_millis(10_000);
-/// Stack that is touched before the first round, so that no later call faults.
-const STACK_TOUCHED: usize = 256 * 1024;
 
 /// Schedules until a signal or the kernel ends it.
 pub fn run(options: &Options, fd: RawFd) -> Result<ExitCode, Failure> {
-    die_with_parent();
-    go_first();
-    keep_small_pages();
+    process::die_with_parent();
+    process::go_first();
+    process::keep_small_pages();
     let shared = Shared::adopt(fd)?;
     let setup = settings::setup(options, &Machine::observe()?);
     match options.policy {
@@ -87,6 +86,7 @@ fn schedule<Q: Policy>(
     };
     let mut open_object = MaybeUninit::uninit();
     let libbpf_options = options.libbpf.clone().into_bpf_open_opts();
+    process::spare_the_other_thread();
     let mut port =
         KernelPort::load(&mut open_object, libbpf_options, &setup, fast, options.verbose)?;
     rounds(&mut port, &mut policy, &mut errands, &mut listeners, (knobs, state));
@@ -147,8 +147,8 @@ fn rounds<Q: Policy>(
     listeners: &mut Listeners,
     (mut knobs, fast_path): (Knobs, State),
 ) {
-    touch_stack();
-    leave_signals_to_the_other_thread();
+    process::touch_stack();
+    process::leave_signals_to_the_other_thread();
     let mut books = Books::open(errands.shared, now(), fast_path);
     while !port.ended() {
         errands.dawdle();
@@ -252,51 +252,6 @@ fn this_minute() -> Minute {
     // SAFETY: clock_gettime writes only into `time`.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut time) };
     Minute::from_unix(u32::try_from(time.tv_sec / 60).unwrap_or_default())
-}
-
-/// A scheduler without its supervisor would have nobody to end it.
-fn die_with_parent() {
-    // SAFETY: a plain system call.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
-}
-
-/// Asks the kernel's own scheduler for the best it has. It schedules us while we load, and on a
-/// busy machine a restart would take seconds otherwise. Without the privilege it takes longer.
-fn go_first() {
-    // SAFETY: a plain system call.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
-}
-
-/// The thread that waits for signals was started when the backend was loaded. The kernel would
-/// rather interrupt this one, which on an idle machine runs once a second, and would have to run
-/// twice: to pass the signal on, and to see what became of it.
-fn leave_signals_to_the_other_thread() {
-    // SAFETY: plain memory of the type that the calls want.
-    unsafe {
-        let mut signals: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut signals);
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            libc::sigaddset(&mut signals, signal);
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &signals, std::ptr::null_mut());
-    }
-}
-
-/// The core asks for huge pages after it has locked small ones, so khugepaged would swap them
-/// under us later, and whoever touches one meanwhile faults.
-fn keep_small_pages() {
-    // SAFETY: a plain system call. Where it is refused, health shows the faults.
-    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
-}
-
-/// Grows the stack to its working size once, while page faults are harmless.
-#[inline(never)]
-fn touch_stack() {
-    let mut stack = [0u8; STACK_TOUCHED];
-    for page in stack.chunks_mut(4096) {
-        std::hint::black_box(&mut page[0]);
-    }
-    std::hint::black_box(&mut stack);
 }
 
 /// libbpf explains a refusal over many lines; they are for `--verbose`. The reason in one

@@ -5,6 +5,7 @@
 use super::statistics::Statistics;
 use super::{Guest, autopsy, family, kernel, report};
 use anyhow::{Context, Result, bail, ensure};
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -189,6 +190,24 @@ impl Scheduler {
     }
 
     /// Waits for an end that someone else caused.
+    /// Kills the process that decides, as the kernel does when memory runs out, and demands the
+    /// kernel's own scheduler back.
+    pub fn end_by_killed_worker(mut self) -> Result<Ended> {
+        let start = Instant::now();
+        // SAFETY: a plain system call.
+        ensure!(unsafe { libc::kill(self.worker()?, libc::SIGKILL) } == 0, "it is gone already");
+        kernel::wait_for_state("disabled", STOP_LIMIT).context("after its worker was killed")?;
+        report::note(format!("the kernel's own again after {} ms", start.elapsed().as_millis()));
+        self.wait_for_end(EXIT_LIMIT)
+    }
+
+    /// The only child of the process that we started.
+    fn worker(&self) -> Result<libc::pid_t> {
+        let path = format!("/proc/{0}/task/{0}/children", self.pid());
+        let children = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+        children.trim().parse().with_context(|| format!("{path} has {children:?}"))
+    }
+
     pub fn wait_for_end(&mut self, limit: Duration) -> Result<Ended> {
         match wait_with_limit(&mut self.child, limit)? {
             Some(status) => Ok(Ended { status, output: self.rest_of_output() }),

@@ -2,6 +2,7 @@
 
 //! Everything that can go wrong ends in one sentence and an exit code of its own.
 
+use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::{self, Scheduler};
 use crate::guest::{Guest, kernel, report};
 use crate::scenario::{Scenario, USUAL};
@@ -25,6 +26,13 @@ pub const ALL: &[Scenario] = &[
         run: ejection,
         ..USUAL
     },
+    Scenario {
+        name: "killed",
+        about: "the process that decides is killed, on an idle machine and on a busy one: the \
+            kernel's own scheduler takes over, and we say why we end",
+        run: killed,
+        ..USUAL
+    },
 ];
 
 /// A user without privileges.
@@ -35,6 +43,8 @@ pub const USAGE: i32 = 2;
 pub const UNPRIVILEGED: i32 = 3;
 const ALREADY_LOADED: i32 = 5;
 const EJECTED: i32 = 7;
+/// Exit code: something that must not happen.
+const FAULT: i32 = 1;
 const LIMIT: Duration = Duration::from_secs(10);
 
 fn errors(guest: &Guest) -> Result<()> {
@@ -108,4 +118,21 @@ fn ejection(guest: &Guest) -> Result<()> {
     let says_why = ended.output.iter().any(|line| line.to_lowercase().contains("sysrq"));
     ensure!(says_why, "the kernel's reason is missing: {}", ended.describe());
     kernel::wait_for_state("disabled", LIMIT)
+}
+
+fn killed(guest: &Guest) -> Result<()> {
+    for (how, hogs) in [("idle", 0), ("busy", 2 * guest.cpus)] {
+        let load = Load::start(&vec![Kind::Hog; hogs])?;
+        let scheduler = Scheduler::start(guest, &[])?;
+        // The first heartbeats are over then, and whoever has nothing to do sleeps.
+        std::thread::sleep(Duration::from_secs(1));
+        let ended = scheduler.end_by_killed_worker().with_context(|| format!("{how} machine"))?;
+        drop(load);
+        report::note(ended.describe());
+        ensure!(ended.status.code() == Some(FAULT), "not exit code {FAULT}: {}", ended.describe());
+        ended.expect_no_panic()?;
+        let says_why = ended.output.iter().any(|line| line.contains("killed by signal 9"));
+        ensure!(says_why, "nothing about the signal: {}", ended.describe());
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@
 
 use super::control::ask;
 use crate::guest::scheduler::Scheduler;
-use crate::guest::{Guest, kernel, report};
+use crate::guest::{Guest, report};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -100,11 +100,7 @@ fn learns_and_knows(guest: &Guest) -> Result<()> {
     ensure!(third.statistics()?.count("procdb_total")? == 0, "what was forgotten is known");
     run_tickers(LEARNING)?;
     std::thread::sleep(TOLD);
-    kill_worker(third.pid())?;
-    kernel::wait_for_state("disabled", Duration::from_secs(5))?;
-    let mut third = third;
-    let ended = third.wait_for_end(Duration::from_secs(15))?;
-    report::note(ended.describe());
+    report::note(third.end_by_killed_worker()?.describe());
     let table = ask(guest, &["procdb", "show"])?;
     ensure!(table.contains(NAME), "a worker that was killed took everything with it: {table}");
 
@@ -121,16 +117,6 @@ fn run_tickers(time: Duration) -> Result<()> {
     let tickers = Tickers::start()?;
     std::thread::sleep(time);
     drop(tickers);
-    Ok(())
-}
-
-/// The worker is the only child of the supervisor.
-fn kill_worker(supervisor: libc::pid_t) -> Result<()> {
-    let path = format!("/proc/{supervisor}/task/{supervisor}/children");
-    let children = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
-    let worker: libc::pid_t = children.trim().parse().with_context(|| format!("{children:?}"))?;
-    // SAFETY: a plain system call.
-    ensure!(unsafe { libc::kill(worker, libc::SIGKILL) } == 0, "the worker is gone already");
     Ok(())
 }
 
