@@ -39,6 +39,8 @@
 
 /* The backend's queue for any CPU; MAX_CPUS of its intf.h. */
 #define GUARD_SHARED_DSQ 1024
+/* Its queue for the user-space scheduler alone. */
+#define GUARD_SCHED_DSQ (GUARD_SHARED_DSQ + 1)
 
 /* A CPU that was found on its way offline, or -1. Whatever is queued for it, others run. */
 static s32 guard_leaving_cpu = -1;
@@ -182,11 +184,23 @@ static __always_inline void guard_come_back(void)
 		taken;                                                                             \
 	})
 
+/*
+ * Whether user space has done its round; it says so itself. In the middle of one it goes on: if it
+ * is interrupted there, it is in no queue when its CPU looks for the next task, and what it has in
+ * its hands would wait until another CPU looks, up to a tick. It happens: a kick that was meant for
+ * whoever ran before it comes late. And it goes on before its first round, while it locks its
+ * memory: the backend lets it run when a task wants a decision, so on a quiet machine it would get
+ * a slice a second, and whoever comes up first would wait for all of them.
+ */
+u32 guard_resting;
+
 static __always_inline bool guard_move_to_local(u64 dsq, u64 enq_flags)
 {
 	s32 leaving = guard_leaving_cpu;
 	bool moved;
 
+	if (!guard_resting && scx_bpf_dsq_move_to_local(GUARD_SCHED_DSQ, enq_flags))
+		return true;
 	if (dsq == GUARD_SHARED_DSQ && leaving >= 0) {
 		if (!guard_is_leaving(leaving))
 			guard_leaving_cpu = -1;
@@ -198,14 +212,6 @@ static __always_inline bool guard_move_to_local(u64 dsq, u64 enq_flags)
 	guard_come_back();
 	return moved;
 }
-
-/*
- * Whether user space is in the middle of a round; it says so itself. Interrupted there, the
- * process is in no queue when its CPU looks for the next task, and what it has in its hands would
- * wait until another CPU looks, up to a tick. It happens: a kick that was meant for whoever ran
- * before it comes late. So the process goes on.
- */
-u32 guard_deciding;
 
 static __always_inline bool guard_go_on(struct task_struct *scheduler)
 {
@@ -274,7 +280,7 @@ static __always_inline void guard_ringbuf_submit(void *data)
 #undef scx_bpf_dsq_move_to_local
 /* `prev` is the argument of the backend's dispatch, the only one that calls this. */
 #define scx_bpf_dsq_move_to_local(dsq, enq_flags)                                                  \
-	((guard_deciding && prev && is_usersched_task(prev) && is_queued(prev) &&                  \
+	((!guard_resting && prev && is_usersched_task(prev) && is_queued(prev) &&                  \
 	  guard_go_on(prev)) ||                                                                    \
 	 guard_move_to_local(dsq, enq_flags))
 

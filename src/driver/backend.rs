@@ -152,16 +152,16 @@ impl<'cb> KernelPort<'cb> {
         self.begun = now;
         self.sent = None;
         *self.bpf.nr_scheduled_mut() = 1;
-        self.say_deciding(1);
+        self.say_resting(0);
         self.look();
     }
 
     /// Tells the kernel half whether we are in the middle of a round, where a late kick must not
     /// put us behind those who wait for our decisions.
-    fn say_deciding(&mut self, deciding: u32) {
+    fn say_resting(&mut self, resting: u32) {
         if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
             // SAFETY: a reference to live memory, written as volatile because the kernel reads it.
-            unsafe { std::ptr::write_volatile(&mut bss.guard_deciding, deciding) };
+            unsafe { std::ptr::write_volatile(&mut bss.guard_resting, resting) };
         }
     }
 
@@ -195,7 +195,7 @@ impl<'cb> KernelPort<'cb> {
     /// Tells the kernel how many tasks still wait for a decision, and gives up the CPU. Above
     /// zero the kernel runs us again at the next opportunity.
     pub fn rest(&mut self, pending: usize) {
-        self.say_deciding(0);
+        self.say_resting(1);
         self.bpf.notify_complete(pending as u64);
     }
 

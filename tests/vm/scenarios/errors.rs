@@ -124,8 +124,10 @@ fn killed(guest: &Guest) -> Result<()> {
     for (how, hogs) in [("idle", 0), ("busy", 2 * guest.cpus)] {
         let load = Load::start(&vec![Kind::Hog; hogs])?;
         let scheduler = Scheduler::start(guest, &[])?;
-        // The first heartbeats are over then, and whoever has nothing to do sleeps.
         std::thread::sleep(Duration::from_secs(1));
+        let statistics = scheduler.statistics()?;
+        let health = statistics.text("health")?;
+        ensure!(health != "starting", "{how} machine: no decision in a second");
         let ended = scheduler.end_by_killed_worker().with_context(|| format!("{how} machine"))?;
         drop(load);
         report::note(ended.describe());
