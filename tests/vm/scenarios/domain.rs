@@ -26,6 +26,7 @@ pub const ALL: &[Scenario] = &[
             time: a host that stops a CPU of the domain makes it look full",
         cpus: Some(4),
         exact: true,
+        once: true,
         run: preferred,
         ..USUAL
     },

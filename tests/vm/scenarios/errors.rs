@@ -17,6 +17,7 @@ pub const ALL: &[Scenario] = &[
         name: "errors",
         about: "no privileges, another scheduler, bad options: one sentence each, with its own \
             exit code",
+        once: true,
         run: errors,
         ..USUAL
     },

@@ -31,6 +31,7 @@ pub const ALL: &[Scenario] = &[
         about: "the mix on eight CPUs, with sixteen hogs",
         cpus: Some(8),
         limit_s: 90,
+        once: true,
         run: |guest| run(guest, &[], 6),
         ..USUAL
     },
@@ -39,6 +40,7 @@ pub const ALL: &[Scenario] = &[
         about: "a short mix under each policy and under options that change where and how long \
             tasks run",
         limit_s: 120,
+        once: true,
         run: policies,
         ..USUAL
     },

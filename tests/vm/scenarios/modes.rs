@@ -21,6 +21,7 @@ pub const ALL: &[Scenario] = &[
             back on load, and at a tick with --no-preempt",
         cpus: Some(2),
         exact: true,
+        once: true,
         run: modes,
         ..USUAL
     },
@@ -30,6 +31,7 @@ pub const ALL: &[Scenario] = &[
             gets no more, whatever it does",
         cpus: Some(2),
         exact: true,
+        once: true,
         run: boost,
         ..USUAL
     },
@@ -39,6 +41,7 @@ pub const ALL: &[Scenario] = &[
             is latency-critical does not",
         cpus: Some(2),
         exact: true,
+        once: true,
         run: low_power,
         ..USUAL
     },
