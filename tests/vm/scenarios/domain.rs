@@ -17,6 +17,7 @@ pub const ALL: &[Scenario] = &[
             elsewhere, and nobody stands still",
         cpus: Some(4),
         limit_s: 90,
+        once: true,
         run: strict,
         ..USUAL
     },

@@ -27,6 +27,7 @@ pub const ALL: &[Scenario] = &[
         about: "what each BPF program costs a call, by the kernel's own count; in all less than a \
             tenth of the time",
         limit_s: 90,
+        once: true,
         run: cost,
         ..USUAL
     },

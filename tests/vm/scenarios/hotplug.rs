@@ -25,6 +25,7 @@ pub const ALL: &[Scenario] = &[
         about: "after a restart by hotplug SIGTERM still ends us within 3 s with exit code 0, and \
             so does SIGINT",
         limit_s: 90,
+        once: true,
         run: signal_after_restart,
         ..USUAL
     },

@@ -23,6 +23,7 @@ pub const ALL: &[Scenario] = &[
         name: "mix-1-cpu",
         about: "the mix on one CPU, which the scheduler shares with everyone it schedules",
         cpus: Some(1),
+        once: true,
         run: |guest| run(guest, &[], 5),
         ..USUAL
     },
@@ -50,6 +51,7 @@ pub const ALL: &[Scenario] = &[
             trusted to pass",
         // A worker that stands still, or the kernel that is just throwing us out.
         expect: Expect::Fail(&["no progress", "not enabled"]),
+        once: true,
         run: dropping,
         ..USUAL
     },
@@ -58,6 +60,7 @@ pub const ALL: &[Scenario] = &[
         about: "a process touches most of the memory while the mix runs: none of our own pages \
             may be missing",
         limit_s: 90,
+        once: true,
         run: memory_pressure,
         ..USUAL
     },

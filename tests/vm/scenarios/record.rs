@@ -20,6 +20,7 @@ pub const ALL: &[Scenario] = &[
         about: "a mixed load is recorded while a knob is turned; replayed, the policy repeats \
             every decision, and another policy does not",
         limit_s: 180,
+        once: true,
         run: record,
         ..USUAL
     },
