@@ -177,7 +177,10 @@ impl Boot<'_> {
         command::die_with_us(&mut command, libc::SIGKILL);
         let seat = match self.mode {
             Mode::Fast => None,
-            Mode::Exact => Seat::take(&self.assets.cache)?,
+            Mode::Exact => {
+                command::make_way(&mut command);
+                Seat::take(&self.assets.cache)?
+            }
         };
         if let Some(seat) = &seat {
             seat.give(&mut command);

@@ -33,10 +33,7 @@ pub fn run(arguments: &SuiteArguments) -> Result<bool> {
     let (mut exact, fast): (Vec<_>, Vec<_>) = boots.partition(|(_, scenario)| is_exact(scenario));
     // Several run at once, and a long one that begins last would run alone.
     exact.sort_by_key(|(_, scenario)| Reverse(scenario.limit_s));
-    let mut rows = run_all(&assets, &fast, arguments, 1)?;
-    // In exact mode a machine is one thread of the host, whose load does not matter to it.
-    let at_once = thread::available_parallelism().map_or(1, usize::from).min(exact.len());
-    rows.extend(run_all(&assets, &exact, arguments, at_once)?);
+    let rows = run_all(&assets, &fast, &exact, arguments)?;
     table::print(&rows);
     let disturbed = rows.iter().filter(|row| row.was_disturbed()).count();
     let tolerated = rows.len().div_ceil(DISTURBED_ONE_IN);
@@ -56,22 +53,43 @@ fn mode(scenario: &Scenario, arguments: &SuiteArguments) -> Mode {
     if scenario.exact { Mode::Exact } else { arguments.mode }
 }
 
-/// Boots all of them, so many at once, until somebody interrupts.
+/// Boots of one mode, taken one after the other by whoever is free.
+struct Queue<'a> {
+    boots: &'a [(&'a Kernel, &'static Scenario)],
+    taken: AtomicUsize,
+}
+
+impl<'a> Queue<'a> {
+    fn new(boots: &'a [(&'a Kernel, &'static Scenario)]) -> Self {
+        Queue { boots, taken: AtomicUsize::new(0) }
+    }
+
+    fn take(&self) -> Option<&'a (&'a Kernel, &'static Scenario)> {
+        self.boots.get(self.taken.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Boots all of them until somebody interrupts. Those in fast mode go one after the other: their
+/// time is the host's. A machine in exact mode does not mind how much of the host it gets, so
+/// meanwhile the host's other CPUs have those, which make way for the fast ones.
 fn run_all(
     assets: &Assets,
-    boots: &[(&Kernel, &'static Scenario)],
+    fast: &[(&Kernel, &'static Scenario)],
+    exact: &[(&Kernel, &'static Scenario)],
     arguments: &SuiteArguments,
-    at_once: usize,
 ) -> Result<Vec<Row>> {
     // Made at the first use, which must not be that of two.
-    for (_, scenario) in boots {
+    for (_, scenario) in fast.iter().chain(exact) {
         assets.initramfs(scenario.stress_ng)?;
     }
-    let next = AtomicUsize::new(0);
-    let work = || -> Result<Vec<Row>> {
+    let (fast, exact) = (Queue::new(fast), Queue::new(exact));
+    let at_once = thread::available_parallelism().map_or(1, usize::from);
+    let workers = at_once.min(exact.boots.len() + fast.boots.len().min(1));
+    let work = &|worker: usize| -> Result<Vec<Row>> {
         let mut rows = Vec::new();
-        while let Some((kernel, scenario)) = boots.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match run_one(assets, kernel, scenario, arguments, at_once == 1)? {
+        let next = || if worker == 0 { fast.take() } else { None }.or_else(|| exact.take());
+        while let Some((kernel, scenario)) = next() {
+            match run_one(assets, kernel, scenario, arguments, workers == 1)? {
                 Row { outcome: Outcome::Interrupted, .. } => break,
                 row => rows.push(row),
             }
@@ -79,7 +97,7 @@ fn run_all(
         Ok(rows)
     };
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..workers).map(|n| scope.spawn(move || work(n))).collect();
         let mut all = Vec::new();
         for worker in workers {
             all.extend(worker.join().map_err(|_| anyhow!("a boot's thread panicked"))??);
