@@ -185,21 +185,25 @@ static __always_inline void guard_come_back(void)
 	})
 
 /*
- * Whether user space has done its round; it says so itself. In the middle of one it goes on: if it
- * is interrupted there, it is in no queue when its CPU looks for the next task, and what it has in
- * its hands would wait until another CPU looks, up to a tick. It happens: a kick that was meant for
- * whoever ran before it comes late. And it goes on before its first round, while it locks its
- * memory: the backend lets it run when a task wants a decision, so on a quiet machine it would get
- * a slice a second, and whoever comes up first would wait for all of them.
+ * What user space is doing; it says so itself. In the middle of a round it goes on: if it is
+ * interrupted there, it is in no queue when its CPU looks for the next task, and what it has in its
+ * hands would wait until another CPU looks, up to a tick. It happens: a kick that was meant for
+ * whoever ran before it comes late.
+ *
+ * And it goes on before its first round, while it locks its memory. The backend lets it run when a
+ * task wants a decision, so on a quiet machine it would get a slice a second, and whoever comes up
+ * first would wait for all of them.
  */
-u32 guard_resting;
+enum guard_activity { GUARD_LOADING, GUARD_DECIDING, GUARD_RESTING };
+u32 guard_activity;
 
 static __always_inline bool guard_move_to_local(u64 dsq, u64 enq_flags)
 {
 	s32 leaving = guard_leaving_cpu;
 	bool moved;
 
-	if (!guard_resting && scx_bpf_dsq_move_to_local(GUARD_SCHED_DSQ, enq_flags))
+	if (guard_activity == GUARD_LOADING &&
+	    scx_bpf_dsq_move_to_local(GUARD_SCHED_DSQ, enq_flags))
 		return true;
 	if (dsq == GUARD_SHARED_DSQ && leaving >= 0) {
 		if (!guard_is_leaving(leaving))
@@ -280,7 +284,7 @@ static __always_inline void guard_ringbuf_submit(void *data)
 #undef scx_bpf_dsq_move_to_local
 /* `prev` is the argument of the backend's dispatch, the only one that calls this. */
 #define scx_bpf_dsq_move_to_local(dsq, enq_flags)                                                  \
-	((!guard_resting && prev && is_usersched_task(prev) && is_queued(prev) &&                  \
+	((guard_activity != GUARD_RESTING && prev && is_usersched_task(prev) && is_queued(prev) &&  \
 	  guard_go_on(prev)) ||                                                                    \
 	 guard_move_to_local(dsq, enq_flags))
 

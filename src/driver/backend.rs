@@ -95,6 +95,15 @@ pub struct KernelCounters {
     pub congested: u64,
 }
 
+/// What we tell the kernel half of ourselves: `guard_activity` in src/bpf/backend_guard.h. It takes
+/// us to be loading until we say otherwise.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum Activity {
+    Deciding = 1,
+    Resting = 2,
+}
+
 /// The loaded backend.
 pub struct KernelPort<'cb> {
     /// Facts and kicks, if they were asked for and the kernel lets us have them.
@@ -152,16 +161,17 @@ impl<'cb> KernelPort<'cb> {
         self.begun = now;
         self.sent = None;
         *self.bpf.nr_scheduled_mut() = 1;
-        self.say_resting(0);
+        self.say(Activity::Deciding);
         self.look();
     }
 
-    /// Tells the kernel half whether we are in the middle of a round, where a late kick must not
-    /// put us behind those who wait for our decisions.
-    fn say_resting(&mut self, resting: u32) {
+    /// Tells the kernel half what we are doing: in the middle of a round a late kick must not put
+    /// us behind those who wait for our decisions.
+    fn say(&mut self, activity: Activity) {
         if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
+            let word = activity as u32;
             // SAFETY: a reference to live memory, written as volatile because the kernel reads it.
-            unsafe { std::ptr::write_volatile(&mut bss.guard_resting, resting) };
+            unsafe { std::ptr::write_volatile(&mut bss.guard_activity, word) };
         }
     }
 
@@ -195,7 +205,7 @@ impl<'cb> KernelPort<'cb> {
     /// Tells the kernel how many tasks still wait for a decision, and gives up the CPU. Above
     /// zero the kernel runs us again at the next opportunity.
     pub fn rest(&mut self, pending: usize) {
-        self.say_resting(1);
+        self.say(Activity::Resting);
         self.bpf.notify_complete(pending as u64);
     }
 
