@@ -191,12 +191,12 @@ impl Scheduler {
 
     /// Waits for an end that someone else caused.
     /// Kills the process that decides, as the kernel does when memory runs out, and demands the
-    /// kernel's own scheduler back.
-    pub fn end_by_killed_worker(mut self) -> Result<Ended> {
+    /// kernel's own scheduler back in time.
+    pub fn end_by_killed_worker(mut self, limit: Duration) -> Result<Ended> {
         let start = Instant::now();
         // SAFETY: a plain system call.
         ensure!(unsafe { libc::kill(self.worker()?, libc::SIGKILL) } == 0, "it is gone already");
-        kernel::wait_for_state("disabled", STOP_LIMIT).context("after its worker was killed")?;
+        kernel::wait_for_state("disabled", limit).context("after its worker was killed")?;
         report::note(format!("the kernel's own again after {} ms", start.elapsed().as_millis()));
         self.wait_for_end(EXIT_LIMIT)
     }

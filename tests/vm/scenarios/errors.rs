@@ -47,6 +47,12 @@ const EJECTED: i32 = 7;
 /// Exit code: something that must not happen.
 const FAULT: i32 = 1;
 const LIMIT: Duration = Duration::from_secs(10);
+/// From the death of the process that decides to the kernel's own scheduler. Where somebody waits
+/// it has to be sooner than the kernel's watchdog, which fires after 5 s.
+const BUSY_LIMIT: Duration = Duration::from_secs(3);
+/// Where nobody does, the process notices its death at the kernel half's next heartbeat, and then
+/// waits for RCU in the kernel, once for each of its programs.
+pub const IDLE_LIMIT: Duration = Duration::from_secs(15);
 
 fn errors(guest: &Guest) -> Result<()> {
     let mut unprivileged = scheduler::command(guest, &[]);
@@ -122,14 +128,15 @@ fn ejection(guest: &Guest) -> Result<()> {
 }
 
 fn killed(guest: &Guest) -> Result<()> {
-    for (how, hogs) in [("idle", 0), ("busy", 2 * guest.cpus)] {
+    for (how, hogs, limit) in [("idle", 0, IDLE_LIMIT), ("busy", 2 * guest.cpus, BUSY_LIMIT)] {
         let load = Load::start(&vec![Kind::Hog; hogs])?;
         let scheduler = Scheduler::start(guest, &[])?;
         std::thread::sleep(Duration::from_secs(1));
         let statistics = scheduler.statistics()?;
         let health = statistics.text("health")?;
         ensure!(health != "starting", "{how} machine: no decision in a second");
-        let ended = scheduler.end_by_killed_worker().with_context(|| format!("{how} machine"))?;
+        let ended = scheduler.end_by_killed_worker(limit);
+        let ended = ended.with_context(|| format!("{how} machine"))?;
         drop(load);
         report::note(ended.describe());
         ensure!(ended.status.code() == Some(FAULT), "not exit code {FAULT}: {}", ended.describe());

@@ -3,6 +3,7 @@
 //! What is learned of programs is there at the next start, and a bad file never stops one.
 
 use super::control::ask;
+use super::errors::IDLE_LIMIT;
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, report};
 use crate::scenario::{Scenario, USUAL};
@@ -100,7 +101,7 @@ fn learns_and_knows(guest: &Guest) -> Result<()> {
     ensure!(third.statistics()?.count("procdb_total")? == 0, "what was forgotten is known");
     run_tickers(LEARNING)?;
     std::thread::sleep(TOLD);
-    report::note(third.end_by_killed_worker()?.describe());
+    report::note(third.end_by_killed_worker(IDLE_LIMIT)?.describe());
     let table = ask(guest, &["procdb", "show"])?;
     ensure!(table.contains(NAME), "a worker that was killed took everything with it: {table}");
 
