@@ -284,7 +284,7 @@ static __always_inline void guard_ringbuf_submit(void *data)
 #undef scx_bpf_dsq_move_to_local
 /* `prev` is the argument of the backend's dispatch, the only one that calls this. */
 #define scx_bpf_dsq_move_to_local(dsq, enq_flags)                                                  \
-	((guard_activity != GUARD_RESTING && prev && is_usersched_task(prev) && is_queued(prev) &&  \
+	((guard_activity != GUARD_RESTING && prev && is_usersched_task(prev) && is_queued(prev) && \
 	  guard_go_on(prev)) ||                                                                    \
 	 guard_move_to_local(dsq, enq_flags))
 

@@ -26,7 +26,7 @@ use crate::scenario;
 use anyhow::{Context, Result};
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
-pub use tasks::{burst, clock, family, frames, lives, load, probe, round_trips, wakeups};
+pub use tasks::{burst, clock, family, frames, lives, load, probe, round_trips, wakeups, work};
 
 /// What a scenario gets to work with.
 pub struct Guest {

@@ -5,7 +5,6 @@
 use super::statistics::Statistics;
 use super::{Guest, autopsy, family, kernel, report};
 use anyhow::{Context, Result, bail, ensure};
-use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -203,9 +202,10 @@ impl Scheduler {
 
     /// The only child of the process that we started.
     fn worker(&self) -> Result<libc::pid_t> {
-        let path = format!("/proc/{0}/task/{0}/children", self.pid());
-        let children = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
-        children.trim().parse().with_context(|| format!("{path} has {children:?}"))
+        match family::children_of(self.pid())[..] {
+            [worker] => Ok(worker),
+            ref others => bail!("the scheduler has {} children, not one", others.len()),
+        }
     }
 
     pub fn wait_for_end(&mut self, limit: Duration) -> Result<Ended> {

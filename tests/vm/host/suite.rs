@@ -87,8 +87,8 @@ fn run_all(
     let workers = at_once.min(exact.boots.len() + fast.boots.len().min(1));
     let work = &|worker: usize| -> Result<Vec<Row>> {
         let mut rows = Vec::new();
-        let next = || if worker == 0 { fast.take() } else { None }.or_else(|| exact.take());
-        while let Some((kernel, scenario)) = next() {
+        let queues: &[&Queue] = if worker == 0 { &[&fast, &exact] } else { &[&exact] };
+        while let Some((kernel, scenario)) = queues.iter().find_map(|queue| queue.take()) {
             match run_one(assets, kernel, scenario, arguments, workers == 1)? {
                 Row { outcome: Outcome::Interrupted, .. } => break,
                 row => rows.push(row),
