@@ -27,6 +27,7 @@
 #include "kick.bpf.h"
 #include "missed.bpf.h"
 #include "watch.bpf.h"
+#include "leftover.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -305,8 +306,12 @@ int BPF_PROG(fp_watch_wakeup_new, struct task_struct *p)
 SEC("tp_btf/sched_switch")
 int BPF_PROG(fp_watch_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
+	u32 cpu = bpf_get_smp_processor_id();
+
 	if (next->pid && next->tgid != scheduler_tgid)
-		watch_slice(next, bpf_get_smp_processor_id());
+		watch_slice(next, cpu);
+	if (prev->pid == scheduler_tgid)
+		watch_left_overs(cpu, bpf_ktime_get_ns());
 	return 0;
 }
 

@@ -39,6 +39,8 @@ enum fp_limits {
 	 * Eight is what the later versions of the parent project ask for too.
 	 */
 	FP_HANDOFF_TRUST = 8,
+	/* Urgent decisions that are looked after when the scheduler process leaves, a power of two. */
+	FP_ROUND = 8,
 	/* Wake-ups that one CPU keeps an eye on until the task runs, a power of two. */
 	FP_WATCHED = 8,
 	/* Times a CPU is interrupted again for one wake-up. */
@@ -160,6 +162,13 @@ struct fp_settings {
 	/* The most urgent task that waits for a decision: enum fp_occupant, FP_IDLE for none. */
 	u32 waiting;
 	u64 unused[5];
+};
+
+/* For whom user space decided last, of those above batch. Written by user space. */
+struct fp_round {
+	/* How many there have been; number n is at n modulo FP_ROUND. */
+	u32 decided;
+	s32 pids[FP_ROUND];
 };
 
 /* What is counted one by one. */

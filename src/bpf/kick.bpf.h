@@ -36,6 +36,8 @@ struct need {
 	bool meek;
 	/* Whether the task also wants a CPU whose occupant has used up its slice. */
 	bool overdue;
+	/* Whether it wants only a CPU that runs a lower tier. */
+	bool lower_only;
 	/* enum fp_occupant */
 	u32 tier;
 	/* If nobody gives way now: when somebody will, as far as that is a matter of time. */
@@ -111,6 +113,8 @@ static bool gives_way(const struct fp_cpu *c, struct need *n)
 		return true;
 	if (c->occupant == FP_FOREIGN)
 		return false;
+	if (n->lower_only)
+		return c->occupant < n->tier;
 	if (n->overdue && is_outlived(c, n->now))
 		return true;
 	if (n->meek || c->occupant > n->tier)

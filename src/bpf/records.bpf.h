@@ -65,6 +65,14 @@ struct {
 	__type(value, struct fp_settings);
 } settings SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct fp_round);
+} rounds SEC(".maps");
+
 /* Room for 16384 news: five seconds of a fork storm on a small machine. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

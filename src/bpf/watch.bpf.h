@@ -16,6 +16,7 @@ s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
 
 /* The backend's queue for any CPU; below it, the queue of each CPU. MAX_CPUS of its intf.h. */
 #define SHARED_QUEUE FP_CPUS
+#define NO_QUEUE ((u64)-1)
 /* uapi/linux/time.h; uapi/linux/bpf.h has the flag since 6.7. */
 #define MONOTONIC 1
 #define PIN_TO_THIS_CPU 2
@@ -25,6 +26,8 @@ s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
  * through user space takes, a small part of the 4 ms to the next tick.
  */
 const volatile u64 again_ns = 500 * 1000;
+/* The same for one that a round has left over: most have run by then. */
+const volatile u64 left_over_ns = 100 * 1000;
 /*
  * The kernel's tick. Slices of about one or more are left to it: a timer of our own for each slice
  * of each task that computes costs 0.5 % of their work.
@@ -34,10 +37,12 @@ const volatile u64 tick_ns = 4 * 1000 * 1000;
 const volatile u64 soon_ns = 20 * 1000;
 
 struct waiter {
-	u64 woken;
+	u64 since;
 	u64 due;
 	s32 pid;
-	u32 kicks;
+	u16 kicks;
+	/* As in struct need. */
+	bool lower_only;
 };
 
 struct watch {
@@ -86,6 +91,22 @@ static void arm(struct watch *w, u64 at, u64 now)
 	bpf_timer_start(&w->timer, at > now + soon_ns ? at - now : soon_ns, PIN_TO_THIS_CPU);
 }
 
+/* Looks at `due` whether the task that waits since then still does. */
+static void watch_one(struct watch *w, s32 pid, u64 since, u64 due, bool lower_only, u64 now)
+{
+	struct waiter *one = &w->waiters[(u32)pid % FP_WATCHED];
+
+	/* Who wanted more goes on wanting it. */
+	if (one->pid == pid && one->since == since)
+		lower_only &= one->lower_only;
+	one->pid = pid;
+	one->since = since;
+	one->due = due;
+	one->kicks = 0;
+	one->lower_only = lower_only;
+	arm(w, due, now);
+}
+
 /*
  * Keeps an eye on a task that went up to user space and for which nobody was interrupted. A kick
  * that comes to nothing is noticed by the switch (missed.bpf.h), which costs less than a timer.
@@ -96,17 +117,13 @@ static void watch_waiter(struct task_struct *p)
 	struct fp_task *t = task_record(p->pid);
 	struct fp_cpu *here = cpu_record(cpu);
 	struct watch *w = watch_of(cpu);
-	struct waiter *one;
+	u64 due;
 
 	if (!w || !here || !t || t->pid != p->pid || !t->waiting ||
 	    (t->kicked_cpu >= 0 && !t->handed_off))
 		return;
-	one = &w->waiters[(u32)p->pid % FP_WATCHED];
-	one->pid = p->pid;
-	one->woken = t->woken;
-	one->due = here->retry_at && t->kicked_cpu < 0 ? here->retry_at : t->woken + again_ns;
-	one->kicks = 0;
-	arm(w, one->due, t->woken);
+	due = here->retry_at && t->kicked_cpu < 0 ? here->retry_at : t->woken + again_ns;
+	watch_one(w, p->pid, t->woken, due, false, t->woken);
 }
 
 /*
@@ -133,33 +150,40 @@ static void watch_slice(struct task_struct *p, u32 cpu)
 		arm(w, now + c->slice, now);
 }
 
+/* The kernel's queue in which the task waits, by its number; NO_QUEUE if it is in none. */
+static u64 queue_of(struct task_struct *p)
+{
+	struct scx_dispatch_q *queue = p->scx.dsq;
+
+	return queue ? BPF_CORE_READ(queue, id) : NO_QUEUE;
+}
+
 /* The queue of a CPU in which the task waits, as that CPU's number; else -1. */
 static s32 queued_on(struct task_struct *p)
 {
-	struct scx_dispatch_q *queue = p->scx.dsq;
-	u64 id;
+	u64 id = queue_of(p);
 
-	if (!queue)
-		return -1;
-	id = BPF_CORE_READ(queue, id);
 	return id < FP_CPUS ? id : -1;
 }
 
 /* A CPU for a task that still waits: the one in whose queue it is, or any. */
-static void kick_again(s32 pid, u32 cpu, u64 now)
+static void kick_again(const struct waiter *one, u32 cpu, u64 now)
 {
 	struct need n = { .now = now, .here = cpu, .overdue = true };
-	struct task_struct *p = bpf_task_from_pid(pid);
+	struct task_struct *p = bpf_task_from_pid(one->pid);
 	struct fp_cpu *c;
 	s32 queue;
 
 	if (!p)
 		return;
-	n.tier = tier_of(pid);
+	n.tier = tier_of(one->pid);
 	n.meek = is_meek(p);
+	n.lower_only = one->lower_only;
 	queue = queued_on(p);
 	c = cpu_record(queue);
-	if (queue < 0 || !c) {
+	if (!(p->scx.flags & TASK_QUEUED_FLAG)) {
+		/* It has run and gone to sleep. */
+	} else if (queue < 0 || !c) {
 		if (make_room(p, &n) >= 0)
 			count(FP_AGAIN);
 	} else if (gives_way(c, &n) && may_kick(c, now)) {
@@ -180,12 +204,12 @@ static u64 look_after_waiters(struct watch *w, u32 cpu, u64 now)
 
 		if (!one->pid)
 			continue;
-		if (!still_waits(one->pid, one->woken) || one->kicks >= FP_AGAIN_MAX) {
+		if (!still_waits(one->pid, one->since) || one->kicks >= FP_AGAIN_MAX) {
 			one->pid = 0;
 			continue;
 		}
 		if (one->due <= now) {
-			kick_again(one->pid, cpu, now);
+			kick_again(one, cpu, now);
 			one->kicks++;
 			one->due = now + again_ns;
 		}
@@ -200,7 +224,8 @@ static u64 look_after_slice(u32 cpu, u64 now)
 {
 	struct fp_cpu *c = cpu_record(cpu);
 
-	if (!c || !has_short_slice(c) || c->occupant == FP_FOREIGN || !somebody_waits(c, cpu))
+	if (!c || !has_short_slice(c) || c->occupant == FP_FOREIGN || !somebody_waits(c, cpu) ||
+	    is_ending(cpu))
 		return 0;
 	if (!is_outlived(c, now))
 		return c->since + c->slice;

@@ -54,6 +54,7 @@ pub struct FastPath<'obj> {
     counters: Mapped<abi::fp_counters, CPUS>,
     shared: Mapped<abi::fp_settings, 1>,
     settings: Settings,
+    round: Mapped<abi::fp_round, 1>,
     cpus: Mapped<abi::fp_cpu, CPUS>,
     news: News,
     /// How long messages and decisions took, as far as user space can tell.
@@ -97,6 +98,7 @@ impl<'obj> FastPath<'obj> {
             counters: Mapped::new(&skel.maps.counters)?,
             shared: Mapped::new(&skel.maps.settings)?,
             settings: Settings::default(),
+            round: Mapped::new(&skel.maps.rounds)?,
             cpus: Mapped::new(&skel.maps.cpus)?,
             news: News::open(&skel.maps.news)?,
             received: Fine::default(),
@@ -123,8 +125,24 @@ impl<'obj> FastPath<'obj> {
 
     /// Tells the kernel what the policy thinks of a task, as a decision about it is sent.
     pub fn sent(&mut self, pid: Pid, tier: Tier, now: Stamp) {
+        if tier > Tier::Batch {
+            self.look_after(pid);
+        }
         if let Some(took) = self.records.sent(pid, tier, now) {
             self.decided.record(took);
+        }
+    }
+
+    /// The task shall not be left waiting when the round is over.
+    fn look_after(&self, pid: Pid) {
+        let round = self.round.at(0);
+        // SAFETY: points into the mapping, which nobody else writes. The kernel reads it when this
+        // process leaves its CPU, not meanwhile.
+        unsafe {
+            let decided = (*round).decided;
+            let place = decided as usize % (*round).pids.len();
+            (&raw mut (*round).pids[place]).write_volatile(pid.as_raw());
+            (&raw mut (*round).decided).write_volatile(decided.wrapping_add(1));
         }
     }
 

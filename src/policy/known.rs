@@ -5,7 +5,9 @@
 
 use super::behaviour::Behaviour;
 use super::classify::Standing;
+use super::slices::Need;
 use crate::engine::Evidence;
+use crate::knobs::Knobs;
 use crate::procdb::Minute;
 use crate::table::TaskTable;
 use crate::task::{Arrival, Cause, Comm, Tier, Weight};
@@ -72,6 +74,20 @@ impl Task {
         };
         self.accounted = accounted;
         used
+    }
+
+    /// What its slice depends on. Of whom neither his own life nor his name tells anything, a
+    /// whole slice is expected.
+    pub fn need(&self, knobs: &Knobs) -> Need {
+        let (tier, seen) = (self.standing.tier, &self.behaviour);
+        let is_unknown = !seen.speaks() && !matches!(self.promise, Promise::Tier(_));
+        let run = match tier {
+            Tier::LatCritical => seen.run(),
+            _ if is_unknown => seen.expected_run().max(knobs.slice),
+            _ => seen.expected_run(),
+        };
+        let effective_weight = self.effective_weight.into();
+        Need { tier, run, births: seen.births(), effective_weight }
     }
 
     /// Why it is treated as it is, for a person who asks.

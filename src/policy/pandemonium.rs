@@ -329,11 +329,7 @@ impl Pandemonium {
         let vtime = self.kernel_key(scene.now, self.table.data(slot).standing.tier);
         let task = self.table.data_mut(slot);
         let tier = task.standing.tier;
-        let run = match tier {
-            Tier::LatCritical => task.behaviour.run(),
-            _ => task.behaviour.expected_run(),
-        };
-        let slice = slice(tier, run, task.effective_weight.into(), scene.mode, scene.knobs);
+        let slice = slice(&task.need(scene.knobs), scene.mode, scene.knobs);
         task.slice = ShortSpan::of(slice);
         let (placement, preempt) = self.placer.place(request, tier, scene);
         self.placer.note(placement, slice, scene);

@@ -71,12 +71,15 @@ impl Settings {
 }
 
 /// A task that needs a CPU: `struct need`.
+#[derive(Default)]
 pub(super) struct Need {
     /// The CPU on which this is found out, and whether it must be left alone.
     pub here: u32,
     pub spare_here: bool,
     /// Whether it also wants a CPU whose occupant has used up its slice.
     pub overdue: bool,
+    /// Whether it wants only a CPU that runs a lower tier.
+    pub lower_only: bool,
     /// If nobody gives way now: when somebody will, as far as that is a matter of time; else zero.
     pub retry_at: u64,
 }
@@ -109,7 +112,7 @@ impl<W: Witness> Machine<W> {
         let waker = seen.current != Current::Idle;
         // A parent is a waker for sure, others if they have handed their CPU over before.
         let spare_here = waker && (!how.slept || seen.handoffs > 0);
-        let mut need = Need { here, spare_here, overdue: false, retry_at: 0 };
+        let mut need = Need { here, spare_here, ..Need::default() };
         let kicked = self.kick_for(slot, &mut need);
         let handed_off = spare_here && kicked == Some(here);
         let seen = &mut self.cpus[here as usize].seen;
@@ -192,10 +195,13 @@ impl<W: Witness> Machine<W> {
         if occupant == IDLE || occupant == FOREIGN {
             return occupant == IDLE;
         }
+        let tier = rank(self.tasks[slot as usize].tier());
+        if need.lower_only {
+            return occupant < tier;
+        }
         if need.overdue && seen.is_outlived(self.now) {
             return true;
         }
-        let tier = rank(self.tasks[slot as usize].tier());
         if self.is_meek(slot) || occupant > tier {
             return false;
         }
@@ -312,6 +318,7 @@ impl<W: Witness> Machine<W> {
         }
         if before.current == Current::Scheduler {
             self.serve_missed();
+            self.watch_left_overs(cpu);
         }
         if let Current::Task(slot) = next {
             self.watch_slice(slot, cpu);
@@ -349,7 +356,7 @@ impl<W: Witness> Machine<W> {
             self.interrupt(cpu, Some(slot));
             self.expect(cpu, wanted);
         } else if tier == Tier::LatCritical {
-            let mut need = Need { here: cpu, spare_here: true, overdue: false, retry_at: 0 };
+            let mut need = Need { here: cpu, spare_here: true, ..Need::default() };
             if let Some(victim) = self.make_room(slot, &mut need) {
                 self.expect(victim, wanted);
             }

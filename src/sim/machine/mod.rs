@@ -10,6 +10,7 @@ mod cpu;
 mod fast_path;
 mod faults;
 mod kernel;
+mod left_over;
 mod program;
 mod scheduler;
 mod state;
@@ -172,6 +173,8 @@ pub struct Machine<W> {
     settings: Settings,
     watches: Vec<Watch>,
     missed: u64,
+    /// For whom the policy decided, of those above Batch, since the process left a CPU.
+    decided: Vec<Pid>,
     /// Tasks of whose end the policy has to be told.
     gone: Vec<Pid>,
     /// When the measured times of a row began that have not ended, by the slot of its first task.
@@ -217,6 +220,7 @@ impl<W: Witness> Machine<W> {
             settings: Settings::NONE,
             watches: alloc::vec![Watch::default(); cpus as usize],
             missed: 0,
+            decided: Vec::new(),
             gone: Vec::new(),
             marks: BTreeMap::new(),
             counters: KernelCounters::default(),

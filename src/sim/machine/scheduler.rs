@@ -172,6 +172,7 @@ impl<W: Witness> Port for Machine<W> {
         if let Some(slot) = self.slot_of(dispatch.pid).filter(|_| self.setup.fast_path) {
             self.task(slot).tier = Some(dispatch.tier);
         }
+        self.look_after(dispatch);
         self.scheduler.sent += 1;
         self.staged.push(Down { dispatch: *dispatch, cpu });
         self.emit(Event::Sent { dispatch: *dispatch, cpu });
@@ -199,6 +200,7 @@ impl<W: Witness> Machine<W> {
         self.staged.clear();
         self.staged_kicks.clear();
         self.gone.clear();
+        self.decided.clear();
         let before = self.scheduler.stage;
         self.scheduler.stage = Stage::Unloaded;
         self.scheduler.pending = 0;

@@ -20,11 +20,13 @@ const SOON: u64 = 20_000;
 const WATCHED: usize = 8;
 
 #[derive(Clone, Copy)]
-struct Waiter {
-    pid: Pid,
-    woken: u64,
-    due: u64,
-    kicks: u32,
+pub(super) struct Waiter {
+    pub pid: Pid,
+    pub since: u64,
+    pub due: u64,
+    pub kicks: u32,
+    /// As in [`Need`].
+    pub lower_only: bool,
 }
 
 /// The timer of a CPU.
@@ -52,10 +54,19 @@ impl<W: Witness> Machine<W> {
         let (pid, woken, kicked) = (task.pid, task.woken, task.kicked >= 0);
         let retry_at = self.cpus[here as usize].seen.retry_at;
         let due = if retry_at != 0 && !kicked { retry_at } else { woken + AGAIN };
-        let place = pid.as_raw() as usize % WATCHED;
-        let waiter = Waiter { pid, woken, due, kicks: 0 };
-        self.watches[here as usize].waiters[place] = Some(waiter);
-        self.arm(here, due);
+        self.watch_one(here, Waiter { pid, since: woken, due, kicks: 0, lower_only: false });
+    }
+
+    /// Looks at `due` whether the task that waits since then still does.
+    pub(super) fn watch_one(&mut self, here: u32, waiter: Waiter) {
+        let place =
+            &mut self.watches[here as usize].waiters[waiter.pid.as_raw() as usize % WATCHED];
+        let is_known = |one: &Waiter| one.pid == waiter.pid && one.since == waiter.since;
+        // Who wanted more goes on wanting it.
+        let lower_only =
+            waiter.lower_only && place.filter(is_known).is_none_or(|one| one.lower_only);
+        *place = Some(Waiter { lower_only, ..waiter });
+        self.arm(here, waiter.due);
     }
 
     /// Sees to it that the slice of the task that begins now ends in time.
@@ -109,13 +120,13 @@ impl<W: Witness> Machine<W> {
         let mut next = None;
         for place in 0..WATCHED {
             let Some(mut one) = self.watches[cpu as usize].waiters[place] else { continue };
-            let slot = self.still_waits(one.pid, one.woken).filter(|_| one.kicks < AGAIN_MAX);
+            let slot = self.still_waits(one.pid, one.since).filter(|_| one.kicks < AGAIN_MAX);
             let Some(slot) = slot else {
                 self.watches[cpu as usize].waiters[place] = None;
                 continue;
             };
             if one.due <= self.now {
-                self.kick_again(slot, cpu);
+                self.kick_again(slot, cpu, one.lower_only);
                 one.kicks += 1;
                 one.due = self.now + AGAIN;
                 self.watches[cpu as usize].waiters[place] = Some(one);
@@ -126,8 +137,8 @@ impl<W: Witness> Machine<W> {
     }
 
     /// A CPU for a task that still waits: the one in whose queue it is, or any.
-    fn kick_again(&mut self, slot: u32, here: u32) {
-        let mut need = Need { here, spare_here: false, overdue: true, retry_at: 0 };
+    fn kick_again(&mut self, slot: u32, here: u32, lower_only: bool) {
+        let mut need = Need { here, overdue: true, lower_only, ..Need::default() };
         match self.tasks[slot as usize].place {
             Where::Queue(cpu) => {
                 let cpu = u32::from(cpu);
