@@ -8,6 +8,9 @@
  * second can tell: if it is the kicked CPU, the process does not run; if it is the process that
  * leaves, the kicked CPU has left word. Both first write and then read, with full barriers,
  * so that one of them sees the other.
+ *
+ * The same happens without a kick to a CPU that has nothing left: it looks for the process, which
+ * runs elsewhere, and goes to sleep beside tasks that wait for their decision.
  */
 #ifndef __MISSED_BPF_H
 #define __MISSED_BPF_H
@@ -35,7 +38,9 @@ static void serve(struct fp_cpu *c, u32 cpu, u64 now)
 	s32 pid = c->wanted;
 
 	c->wanted = 0;
-	if (is_in_the_way(c, pid, c->wanted_since) && !was_received(pid, c->wanted_since))
+	if (c->occupant == FP_IDLE)
+		kick_once_more(c, cpu, now);
+	else if (is_in_the_way(c, pid, c->wanted_since) && !was_received(pid, c->wanted_since))
 		kick_once_more(c, cpu, now);
 }
 
@@ -133,10 +138,12 @@ static void expect(u32 cpu, s32 pid, u64 since)
 /* The CPU has switched to somebody else than the scheduler. */
 static void check_missed(struct fp_cpu *c, u32 cpu, u64 now)
 {
-	if (!c->wanted)
+	if (!c->wanted && c->occupant != FP_IDLE)
 		return;
 	if (!scheduler_on) {
-		serve(c, cpu, now);
+		/* Whoever sleeps now has just looked, with the process in its queue. */
+		if (c->wanted)
+			serve(c, cpu, now);
 		return;
 	}
 	note_missed(cpu);

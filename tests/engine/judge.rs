@@ -17,6 +17,8 @@ pub type Verdict = Result<(), String>;
 struct Waiter {
     /// The newest message about it.
     newest: Arrival,
+    /// Its weight when the wait began: among whom its age counts does not change before it ends.
+    weight: Weight,
     /// When the wait began; newer messages do not begin it anew.
     since: Stamp,
     /// Position among all waits that ever began.
@@ -51,7 +53,7 @@ impl Account {
                 self.round_took += 1;
                 self.waits += 1;
                 let (since, order) = (self.now, self.waits);
-                let waiter = Waiter { newest: *arrival, since, order };
+                let waiter = Waiter { newest: *arrival, weight: arrival.weight, since, order };
                 self.waiting.entry(arrival.pid).or_insert(waiter).newest = *arrival;
             }
             Event::Sent(dispatch) => {
@@ -228,7 +230,7 @@ pub fn rescues_beyond(log: &[Event], limit: Span) -> Verdict {
         let crowd = account.knobs.batch_slice.scale(account.waiting.len() as u64, 1)
             + account.knobs.slice.scale(account.waiting.len() as u64, 1);
         let overdue = account.waiting.values().any(|waiter| {
-            let light = waiter.newest.weight < Weight::default();
+            let light = waiter.weight < Weight::default();
             let limit = if light { limit + LIGHT_WAIT } else { limit };
             account.now.since(waiter.since) > limit + crowd
         });

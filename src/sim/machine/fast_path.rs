@@ -395,13 +395,13 @@ impl<W: Witness> Machine<W> {
 
     /// The CPU has switched to somebody else than the scheduler process.
     fn check_missed(&mut self, cpu: u32) {
-        if self.cpus[cpu as usize].seen.wanted.is_none() {
-            return;
-        }
-        if self.scheduler_on().is_none() {
-            self.serve(cpu);
-        } else {
+        let seen = &self.cpus[cpu as usize].seen;
+        let wanted = seen.wanted.is_some();
+        // A CPU that has nothing left looked for the process, which runs elsewhere.
+        if self.scheduler_on().is_some() && (wanted || seen.current == Current::Idle) {
             self.note_missed(cpu);
+        } else if wanted {
+            self.serve(cpu);
         }
     }
 
@@ -418,11 +418,16 @@ impl<W: Witness> Machine<W> {
         }
     }
 
-    /// Interrupts the CPU once more if its occupant is in the way of whom it was interrupted for.
+    /// Interrupts the CPU once more if it sleeps, or if its occupant is in the way of whom it was
+    /// interrupted for.
     fn serve(&mut self, cpu: u32) {
         let seen = &mut self.cpus[cpu as usize].seen;
-        let Some((pid, woken)) = seen.wanted.take() else { return };
-        let occupant = seen.current;
+        let (wanted, occupant) = (seen.wanted.take(), seen.current);
+        if occupant == Current::Idle {
+            self.interrupt(cpu, None);
+            return;
+        }
+        let Some((pid, woken)) = wanted else { return };
         let Some(slot) = self.still_waits(pid, woken) else { return };
         // A round takes in all there is, so whoever woke up before the last one began is known.
         let received = self.scheduler.ran >= woken;
