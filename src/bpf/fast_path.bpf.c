@@ -63,6 +63,7 @@ static s32 kick_for(struct task_struct *p, struct need *n, struct fp_cpu *here)
 		return -1;
 	}
 	count(FP_WAKEUPS);
+	note_up(p->pid, n->now);
 	if (n->spare_here && is_handoff(p, here, n->here)) {
 		count(FP_HANDED_OFF);
 		want(here, p->pid, n->now);
@@ -211,7 +212,10 @@ static void kick_for_requeue(struct task_struct *prev, struct fp_cpu *c, u32 cpu
 	s32 victim = -1;
 
 	n.tier = tier_of(prev->pid);
-	if (n.tier == FP_BATCH || !kicks_are_on() || !went_up(prev))
+	if (!kicks_are_on() || !went_up(prev))
+		return;
+	note_up(prev->pid, now);
+	if (n.tier == FP_BATCH)
 		return;
 	if (c->occupant < n.tier && may_kick(c, now)) {
 		kick(c, cpu, now);

@@ -6,9 +6,13 @@
 #define __KICK_BPF_H
 
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
+s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
 /* The scheduler core's record of a CPU. */
 extern struct rq runqueues __ksym;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
+
+/* The backend's queue for any CPU; below it, the queue of each CPU. MAX_CPUS of its intf.h. */
+#define SHARED_QUEUE FP_CPUS
 
 /* SCX_KICK_PREEMPT of the running kernel; 0 makes no kicks. */
 const volatile u64 kick_flags;

@@ -20,6 +20,28 @@ static u32 scheduler_on;
 /* The CPUs that were kicked in vain, of the first FP_SCAN, which is all that are kicked. */
 static u64 missed_cpus;
 
+/* Who went up to user space last, and when. */
+static s32 last_up;
+static u64 last_up_at;
+
+static void note_up(s32 pid, u64 now)
+{
+	last_up = pid;
+	last_up_at = now;
+}
+
+/*
+ * Whether there is something for a CPU that sleeps: in a queue, in the hands of user space, or on
+ * its way there. Messages are received in their order, so the last one stands for all.
+ */
+static bool somebody_could_run(u32 cpu)
+{
+	struct fp_settings *s = the_settings();
+
+	return scx_bpf_dsq_nr_queued(cpu) > 0 || scx_bpf_dsq_nr_queued(SHARED_QUEUE) > 0 ||
+	       (s && s->waiting != FP_IDLE) || !was_received(last_up, last_up_at);
+}
+
 /* Whether the CPU runs somebody less urgent than this task, which has waited since then. */
 static bool is_in_the_way(const struct fp_cpu *c, s32 pid, u64 since)
 {
@@ -38,9 +60,9 @@ static void serve(struct fp_cpu *c, u32 cpu, u64 now)
 	s32 pid = c->wanted;
 
 	c->wanted = 0;
-	if (c->occupant == FP_IDLE)
-		kick_once_more(c, cpu, now);
-	else if (is_in_the_way(c, pid, c->wanted_since) && !was_received(pid, c->wanted_since))
+	if (c->occupant == FP_IDLE ?
+		    somebody_could_run(cpu) :
+		    is_in_the_way(c, pid, c->wanted_since) && !was_received(pid, c->wanted_since))
 		kick_once_more(c, cpu, now);
 }
 

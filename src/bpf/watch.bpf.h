@@ -12,10 +12,7 @@
 
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
-s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
 
-/* The backend's queue for any CPU; below it, the queue of each CPU. MAX_CPUS of its intf.h. */
-#define SHARED_QUEUE FP_CPUS
 #define NO_QUEUE ((u64)-1)
 /* uapi/linux/time.h; uapi/linux/bpf.h has the flag since 6.7. */
 #define MONOTONIC 1

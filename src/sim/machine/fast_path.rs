@@ -424,7 +424,11 @@ impl<W: Witness> Machine<W> {
         let seen = &mut self.cpus[cpu as usize].seen;
         let (wanted, occupant) = (seen.wanted.take(), seen.current);
         if occupant == Current::Idle {
-            self.interrupt(cpu, None);
+            let own = &self.queues[cpu as usize];
+            let asks = self.scheduler.pending > 0 || !self.up.is_empty();
+            if asks || !own.is_empty() || !self.shared.is_empty() {
+                self.interrupt(cpu, None);
+            }
             return;
         }
         let Some((pid, woken)) = wanted else { return };
