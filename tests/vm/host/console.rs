@@ -11,6 +11,8 @@ const TROUBLE: &[&str] = &["BUG:", "WARNING:", "Oops", "Kernel panic", "general 
 /// scheduler. The only one: 6.12 miscounts the bandwidth of its fair server when a CPU goes offline
 /// while a sched_ext scheduler is loaded. Seen in two of three runs of a stock scx_rustland 1.1.4.
 const KNOWN_FAULTS: &[&str] = &["dl_rq->running_bw > old"];
+/// The opcode of a breakpoint. The instruction pointer that is printed stands behind it.
+const INT3: &str = "cc";
 /// Lines that the guest agent wrote there itself.
 const OWN: &str = "vm| ";
 const LAST_WORDS: usize = 6;
@@ -38,6 +40,19 @@ impl Console {
         self.lines.iter().map(String::as_str).filter(|line| is_known_fault(line))
     }
 
+    /// Proof that QEMU ran code which was not in memory any more: the kernel died of a breakpoint
+    /// (int3), and the code that it then prints has another instruction there. Kernels rewrite
+    /// their own code behind such breakpoints, and QEMU, with a thread for each virtual CPU, now
+    /// and then goes on with a breakpoint that another CPU has just removed.
+    pub fn emulators_fault(&self) -> Option<&str> {
+        let (at, line) = self.lines.iter().enumerate().find(|(_, line)| is_trouble(line))?;
+        let code = self.lines[at..].iter().find_map(|line| line.split_once("Code: "))?.1;
+        let (before, _) = code.split_once('<')?;
+        let ran_breakpoint = line.contains("Oops: int3");
+        let holds_another = before.split_whitespace().next_back().is_some_and(|it| it != INT3);
+        (ran_breakpoint && holds_another).then_some(line)
+    }
+
     /// What the kernel said in the end: its trouble if it had any, else its last lines.
     pub fn last_words(&self) -> String {
         let troubles: Vec<&str> = self.troubles().take(LAST_WORDS).collect();
@@ -52,10 +67,13 @@ impl Console {
         let lines = self.lines.iter().map(String::as_str);
         let before = std::iter::once("").chain(lines.clone());
         lines.zip(before).filter_map(|(line, before)| {
-            let marked = TROUBLE.iter().any(|mark| line.contains(mark));
-            (marked && !is_known_fault(before)).then_some(line)
+            (is_trouble(line) && !is_known_fault(before)).then_some(line)
         })
     }
+}
+
+fn is_trouble(line: &str) -> bool {
+    TROUBLE.iter().any(|mark| line.contains(mark))
 }
 
 fn is_known_fault(line: &str) -> bool {

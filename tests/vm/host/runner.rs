@@ -33,6 +33,8 @@ pub enum Outcome {
     GuestDied(String),
     /// We ended it.
     TimedOut(String),
+    /// The console proves a fault of QEMU's threads: `Console::emulators_fault`.
+    EmulatorErred(String),
     Interrupted,
 }
 
@@ -57,7 +59,8 @@ const GLANCE: Duration = Duration::from_millis(200);
 const COME_UP_LIMIT: Duration = Duration::from_secs(40);
 /// From verdict to power off; later messages of the kernel would be lost.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// A kernel that does not come up twice in a row has a reason.
+/// A kernel that does not come up twice in a row has a reason. QEMU erred in 2 of 58 boots beside
+/// others.
 const ATTEMPTS: u32 = 2;
 /// Exact mode takes about 4 s of the host for each of the guest; a busy host may double that, and
 /// is no reason to fail.
@@ -86,16 +89,18 @@ impl Boot<'_> {
         self.assets.logs.join(format!("{}-{}.console.log", self.scenario.name, self.kernel.name))
     }
 
-    /// Boots, listens until the end, and judges. Only a guest that never came up gets a second
-    /// chance, and that is said.
+    /// Boots, listens until the end, and judges. Only a guest that never came up, or that a fault
+    /// of QEMU ended, gets a second chance, and that is said.
     pub fn run(&self, listener: &mut Listener) -> Result<Outcome> {
         for attempt in 1.. {
             match self.attempt(listener)? {
-                Outcome::NeverUp(_) if attempt < ATTEMPTS => {
+                outcome if outcome.is_no_verdict() && attempt < ATTEMPTS => {
                     let kept = self.console_path().with_extension("first.log");
                     let _ = fs::rename(self.console_path(), &kept);
                     progress::line(&format!(
-                        "    the guest did not come up, once more (console: {})",
+                        "    {}: {}, once more (console: {})",
+                        self.scenario.name,
+                        outcome.name(),
                         kept.display()
                     ));
                 }
@@ -119,7 +124,10 @@ impl Boot<'_> {
         for fault in console.known_faults() {
             progress::line(&format!("    a known fault of this kernel, not ours: {fault}"));
         }
+        let emulators = console.emulators_fault().filter(|_| self.mode == Mode::Fast);
         Ok(match heard {
+            Heard::Interrupt => Outcome::Interrupted,
+            _ if emulators.is_some() => Outcome::EmulatorErred(console.last_words()),
             Heard::Verdict(Message::Fail { reason }) => Outcome::Failed(reason),
             Heard::Verdict(_) => match console.trouble() {
                 Some(line) => Outcome::Complained(format!("the kernel complained: {line}")),
@@ -146,7 +154,6 @@ impl Boot<'_> {
                     console.last_words()
                 ))
             }
-            Heard::Interrupt => Outcome::Interrupted,
         })
     }
 
@@ -288,6 +295,7 @@ impl Outcome {
             Outcome::NeverUp(_) => "never came up",
             Outcome::GuestDied(_) => "guest died",
             Outcome::TimedOut(_) => "timed out",
+            Outcome::EmulatorErred(_) => "the emulator erred",
             Outcome::Interrupted => "interrupted",
         }
     }
@@ -299,14 +307,20 @@ impl Outcome {
             | Outcome::Complained(reason)
             | Outcome::NeverUp(reason)
             | Outcome::GuestDied(reason)
-            | Outcome::TimedOut(reason) => reason,
+            | Outcome::TimedOut(reason)
+            | Outcome::EmulatorErred(reason) => reason,
         }
     }
 
-    /// Whether a host that stood still for some seconds could be the reason. A kernel that
-    /// complained or died had another one.
+    /// Whether it says nothing of the scenario.
+    fn is_no_verdict(&self) -> bool {
+        matches!(self, Outcome::NeverUp(_) | Outcome::EmulatorErred(_))
+    }
+
+    /// Whether a host that stood still for some seconds could be the reason, or QEMU's threads are.
+    /// A kernel that complained or died for another reason had one of its own.
     pub fn may_be_the_hosts(&self) -> bool {
-        matches!(self, Outcome::Failed(_) | Outcome::TimedOut(_))
+        matches!(self, Outcome::Failed(_) | Outcome::TimedOut(_) | Outcome::EmulatorErred(_))
     }
 
     /// Whether this is what the scenario is meant to end in.

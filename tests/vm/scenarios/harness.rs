@@ -36,6 +36,15 @@ pub const ALL: &[Scenario] = &[
         ..USUAL
     },
     Scenario {
+        name: "self-ghost",
+        about: "the kernel dies of a breakpoint that its memory does not hold, a fault of QEMU's \
+            threads: the harness must try again, in the end with one thread",
+        expect: Expect::PassAgain,
+        once: true,
+        run: meets_a_ghost,
+        ..USUAL
+    },
+    Scenario {
         name: "self-warns",
         about: "the guest passes, but its kernel printed a warning: that must spoil the pass",
         expect: Expect::Fail(&["the kernel complained"]),
@@ -76,6 +85,17 @@ pub const ALL: &[Scenario] = &[
 fn recovers(guest: &Guest) -> Result<()> {
     ensure!(guest.orders.detail == "2", "on purpose, at the first try");
     Ok(())
+}
+
+fn meets_a_ghost(guest: &Guest) -> Result<()> {
+    if guest.orders.detail == "2" {
+        return Ok(());
+    }
+    for line in ["Oops: int3: 0000 [#1] SMP NOPTI", "Code: 0f 84 6c 0a 00 00 e9 <d5> 04 00"] {
+        let line = format!("<1>{line}");
+        std::fs::write("/dev/kmsg", line).context("writing to the kernel's log")?;
+    }
+    dies(guest)
 }
 
 fn warns(_: &Guest) -> Result<()> {
