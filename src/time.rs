@@ -37,6 +37,11 @@ impl Stamp {
     pub const fn since(self, earlier: Stamp) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
+
+    /// The point in time so long before this one.
+    pub const fn before(self, span: Span) -> Stamp {
+        Stamp(self.0.saturating_sub(span.0))
+    }
 }
 
 impl Span {
@@ -167,6 +172,8 @@ mod tests {
         let (early, late) = (Stamp::from_nanos(5), Stamp::from_nanos(9));
         assert_eq!(late.since(early), Span::from_nanos(4));
         assert_eq!(early.since(late), Span::ZERO);
+        assert_eq!(late.before(Span::from_nanos(4)), early);
+        assert_eq!(early.before(Span::from_nanos(9)), Stamp::default());
     }
 
     #[test]

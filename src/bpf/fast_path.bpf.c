@@ -56,7 +56,6 @@ static s32 kick_for(struct task_struct *p, struct need *n, struct fp_cpu *here)
 
 	if (!kicks_are_on() || !(p->scx.flags & TASK_QUEUED_FLAG))
 		return -1;
-	n->tier = tier_of(p->pid);
 	n->meek = is_meek(p);
 	if (!went_up(p)) {
 		kick_bound(p, n);
@@ -97,6 +96,7 @@ static int woken(struct task_struct *p, bool is_new)
 	 */
 	waker = bpf_get_current_task_btf()->pid;
 	n.spare_here = waker && (is_new || here->handoffs);
+	n.tier = is_new ? tier_of_newborn(waker) : tier_of(p->pid);
 	cpu = kick_for(p, &n, here);
 	here->retry_at = cpu < 0 ? n.retry_at : 0;
 	if (waker)

@@ -146,6 +146,14 @@ __noinline u32 tier_of(s32 pid)
 	return FP_INTERACTIVE;
 }
 
+/* Of a newborn nothing is known, but it is no more urgent than its parent. */
+static u32 tier_of_newborn(s32 parent)
+{
+	u32 tier = tier_of(parent);
+
+	return tier < FP_INTERACTIVE ? tier : FP_INTERACTIVE;
+}
+
 /* Whether the task asks for less than its share: SCHED_IDLE, or nice above zero. */
 static bool is_light(const struct task_struct *p)
 {

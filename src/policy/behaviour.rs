@@ -25,12 +25,24 @@ const WAKE_FREQ_NEW: u64 = 20;
 const RUN_NEW: Span = Span::from_micros(100);
 /// The first wake-ups are only counted: they tell of the start of a program, not of its life.
 const AGE_SPEAKS: u8 = 2;
+/// Wake-ups that the fast path must have counted before its word stands for ours. Chosen: the last
+/// run and sleep then come after another of each, so they do not belong to the start of a program.
+const WITNESSED: u64 = 3;
 /// From this many wake-ups on averages move by an eighth; before, by a half.
 pub const AGE_MATURE: u8 = 8;
 /// Wake-ups are counted up to here.
 const AGE_MAX: u8 = 16;
 /// What of a run is taken for one birth at most. Chosen: a fork of a large process takes so long.
 const BIRTH: Span = Span::from_millis(1);
+/// Over this time the share that births take is averaged. Chosen: longer than the time between two
+/// bursts of a shell, so that one of them says little.
+const BREEDING_WINDOW: Span = Span::from_millis(256);
+/// The whole of a task's time, of which births take a share.
+const WHOLE: u64 = u16::MAX as u64;
+/// Who spends more of its time than this on births does nothing else, until they take less than
+/// that. Chosen: twelve forks every 100 ms, or eight every 48 ms, take up to a quarter of a CPU; a
+/// loop of forks takes half of one and more, and a fifth when it is treated as Batch beside hogs.
+const BREEDS: (u64, u64) = (WHOLE * 3 / 8, WHOLE / 6);
 /// The highest [`Behaviour::score`].
 pub const SCORE_MAX: u32 = 255;
 
@@ -55,6 +67,8 @@ pub struct Behaviour {
     age: u8,
     /// Tasks that it has given birth to since it last woke up.
     births: u8,
+    /// What of its time births take, of [`WHOLE`].
+    breeding: u16,
 }
 
 impl Default for Behaviour {
@@ -71,6 +85,7 @@ impl Default for Behaviour {
             csw_rate: 0,
             age: 0,
             births: 0,
+            breeding: 0,
         }
     }
 }
@@ -82,6 +97,8 @@ struct Interval {
     voluntary: u64,
     /// CPU time of one run, without that of its births.
     run: Span,
+    /// CPU time of all runs, with that of their births.
+    all: Span,
 }
 
 impl Behaviour {
@@ -105,6 +122,22 @@ impl Behaviour {
         Behaviour { run: ShortSpan::of(run), age: AGE_SPEAKS, ..Behaviour::default() }
     }
 
+    /// A life that the fast path has watched while its wake-ups found idle CPUs and never came up:
+    /// as if we had begun to look when its last run began. So whoever is urgent is so at once when
+    /// a quiet machine becomes a busy one. Who has lost a CPU has come up before.
+    pub fn witnessed(arrival: &Arrival) -> Option<Behaviour> {
+        let facts = arrival.facts.filter(|facts| facts.woken > facts.stopped)?;
+        let whole = facts.wakeups >= WITNESSED && facts.stint > Span::ZERO;
+        whole.then(|| Behaviour {
+            woken: facts.stopped.before(facts.stint),
+            cpu_time: facts.cpu_time - facts.stint,
+            wakeups: facts.wakeups as u32 - 1,
+            voluntary: (facts.voluntary as u32).saturating_sub(1),
+            age: AGE_SPEAKS - 1,
+            ..Behaviour::default()
+        })
+    }
+
     /// Takes in a message. `ran` is the CPU time since the last message.
     pub fn observe(&mut self, now: Stamp, arrival: &Arrival, ran: Span) {
         match arrival.cause {
@@ -112,6 +145,7 @@ impl Behaviour {
             Cause::Requeue => self.awake = ShortSpan::of(arrival.awake),
             Cause::Wakeup => {
                 let interval = self.interval(now, arrival, ran);
+                self.note_breeding(&interval);
                 self.age = self.age.saturating_add(1).min(AGE_MAX);
                 // The very first sleep ends a run that began before we looked.
                 if self.age >= AGE_SPEAKS {
@@ -141,12 +175,23 @@ impl Behaviour {
         let length = now.since(self.woken).max(Span::from_micros(1));
         let own = |run: Span| without_births(run, self.births());
         let Some(facts) = arrival.facts.filter(|_| self.wakeups > 0) else {
-            return Interval { length, wakeups: 1, voluntary: 1, run: own(self.awake() + ran) };
+            let all = self.awake() + ran;
+            return Interval { length, wakeups: 1, voluntary: 1, run: own(all), all };
         };
         let wakeups = u64::from((facts.wakeups as u32).wrapping_sub(self.wakeups)).max(1);
         let voluntary = u64::from((facts.voluntary as u32).wrapping_sub(self.voluntary));
-        let run = own(facts.cpu_time - self.cpu_time).scale(1, wakeups);
-        Interval { length, wakeups, voluntary, run }
+        let all = facts.cpu_time - self.cpu_time;
+        let run = own(all).scale(1, wakeups);
+        Interval { length, wakeups, voluntary, run, all }
+    }
+
+    /// How much of the time between two wake-ups went into births.
+    fn note_breeding(&mut self, seen: &Interval) {
+        let share = |time: Span| time.min(BREEDING_WINDOW).as_nanos() * WHOLE;
+        let window = BREEDING_WINDOW.as_nanos();
+        let spent = if self.births > 0 { seen.all.min(seen.length) } else { Span::ZERO };
+        let kept = u64::from(self.breeding) * (WHOLE - share(seen.length) / window) / WHOLE;
+        self.breeding = (kept + share(spent) / window).min(WHOLE) as u16;
     }
 
     fn learn(&mut self, seen: &Interval) {
@@ -208,6 +253,12 @@ impl Behaviour {
     /// Tasks that it has given birth to since it last woke up, up to 255.
     pub fn births(&self) -> u64 {
         self.births.into()
+    }
+
+    /// Whether births take so much of its time that it does nothing else; `before` is what this was
+    /// the last time.
+    pub fn breeds(&self, before: bool) -> bool {
+        u64::from(self.breeding) > if before { BREEDS.1 } else { BREEDS.0 }
     }
 
     /// How long it is expected to run: as usual, or as long as it does already.
@@ -368,6 +419,39 @@ mod tests {
         assert_eq!(seen.score(), 100);
     }
 
+    /// A wake-up at 100 ms after a sleep of 9 ms and a run of 1 ms.
+    fn watched(wakeups: u64) -> Facts {
+        let at = |ms: u64| Stamp::from_nanos(ms * 1_000_000);
+        let run = Span::from_millis(1);
+        let (woken, stopped, cpu_time) = (at(100), at(91), run.scale(wakeups, 1));
+        Facts {
+            wakeups,
+            voluntary: wakeups - 1,
+            cpu_time,
+            woken,
+            stint: run,
+            stopped,
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn what_the_fast_path_watched_counts_at_the_first_wake_up() {
+        let of = |facts| Behaviour::witnessed(&Arrival { facts: Some(facts), ..wakeup() });
+        let mut seen = of(watched(3)).expect("three wake-ups");
+        assert!(!seen.speaks(), "before the wake-up itself is taken in");
+        let arrival = Arrival { facts: Some(watched(3)), ..wakeup() };
+        seen.observe(Stamp::from_nanos(100_000_000), &arrival, Span::from_millis(1));
+        assert!(seen.speaks());
+        assert_eq!((seen.wake_freq(), seen.run()), (10, Span::from_millis(1)));
+        assert_eq!(of(watched(2)), None, "its last run may be the start of a program");
+        let lost = Facts { stopped: watched(3).woken, ..watched(3) };
+        assert_eq!(of(lost), None, "it has lost its CPU, not slept");
+        let unseen = Facts { stint: Span::ZERO, ..watched(3) };
+        assert_eq!(of(unseen), None);
+        assert_eq!(Behaviour::witnessed(&wakeup()), None, "without a fast path");
+    }
+
     #[test]
     fn what_births_take_is_not_the_parent_s_run() {
         let mut seen = lives(10, 500, 20);
@@ -379,6 +463,22 @@ mod tests {
         assert!((7_900..=8_000).contains(&run), "20 ms without twelve births of 1 ms: {run} us");
         let quick = without_births(Span::from_micros(400), 1);
         assert_eq!(quick, Span::from_micros(200), "half of a run that is one quick birth");
+    }
+
+    #[test]
+    fn what_births_take_of_its_time_is_an_average() {
+        let mut seen = lives(100, 500, 20);
+        for _ in 0..200 {
+            seen.bears();
+            seen = continues(seen, 100, 4_000, 1);
+        }
+        let percent = |seen: &Behaviour| u64::from(seen.breeding) * 100 / WHOLE;
+        assert!((38..=40).contains(&percent(&seen)), "{}", percent(&seen));
+        assert!(seen.breeds(false), "4 ms of 10");
+        let pause = continues(seen, 10, 4_000, 1);
+        assert!((22..=26).contains(&percent(&pause)), "{}", percent(&pause));
+        let silence = continues(seen, 1, 4_000, 1);
+        assert_eq!(silence.breeding, 0, "longer than it remembers");
     }
 
     #[test]

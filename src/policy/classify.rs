@@ -102,7 +102,12 @@ pub fn classify(
                 now.behaves = behaves(before.behaves, seen, knobs);
             }
         }
-        Cause::Requeue => now.cpu_bound |= used_up && seen.awake() > usual_limit(seen, knobs),
+        Cause::Requeue => {
+            let limit = usual_limit(seen, knobs);
+            // Who is interrupted all the time never uses up a slice, and is no less a hog for that.
+            let limit = if used_up { limit } else { limit.scale(2, 1) };
+            now.cpu_bound |= seen.awake() > limit;
+        }
     }
     let demoted = knobs.rules.cpu_bound_demotion && now.cpu_bound;
     let tier = match () {
@@ -129,6 +134,7 @@ fn behaves(before: Tier, seen: &Behaviour, knobs: &Knobs) -> Tier {
     let reaches =
         |limit: u32, holds: bool| score >= if holds { limit - limit.div_ceil(4) } else { limit };
     match () {
+        () if knobs.rules.cpu_bound_demotion && seen.breeds(before == Tier::Batch) => Tier::Batch,
         () if reaches(knobs.lat_cri_high, before == Tier::LatCritical) => Tier::LatCritical,
         () if reaches(knobs.lat_cri_low, before >= Tier::Interactive) => Tier::Interactive,
         () if knobs.rules.frame_floor && may_draw(before, seen, knobs) => Tier::Interactive,
@@ -298,6 +304,25 @@ mod tests {
         assert_eq!(life.settle(9_000, 100_000), Tier::Batch, "it computes");
     }
 
+    /// The same forks, further and further apart.
+    #[test]
+    fn who_does_nothing_but_fork_is_batch_until_it_does_so_less() {
+        let mut life = Life::of("loop");
+        let mut fork = |period_us| {
+            life.seen.bears();
+            life.cycle(700, period_us)
+        };
+        let tiers: Vec<Tier> = (0..400).map(|_| fork(1_100)).collect();
+        assert!(tiers[..100].iter().all(|tier| *tier > Tier::Batch), "a tenth of a second");
+        assert!(tiers[300..].iter().all(|tier| *tier == Tier::Batch));
+        let slower = |period_us, fork: &mut dyn FnMut(u64) -> Tier| {
+            (0..800).map(|_| fork(period_us)).last().unwrap()
+        };
+        assert_eq!(slower(3_500, &mut fork), Tier::Batch, "a fifth, as it gets beside hogs");
+        assert!(slower(5_000, &mut fork) > Tier::Batch, "a seventh");
+        assert!(slower(2_200, &mut fork) > Tier::Batch, "it stays");
+    }
+
     #[test]
     fn a_parent_is_not_more_critical_than_its_children() {
         let mut life = Life::of("server");
@@ -308,12 +333,13 @@ mod tests {
         assert_eq!(life.settle(300, 5_000), Tier::LatCritical, "when it has slept");
     }
 
-    /// Who is interrupted in the middle of a slice has not used it up, however long it runs.
+    /// Who is interrupted in the middle of each slice never uses one up, and is a hog all the same.
     #[test]
-    fn only_who_uses_up_slices_is_demoted() {
+    fn who_is_interrupted_is_demoted_later() {
         let mut life = Life::of("interrupted");
         life.message(Cause::New, 0, 0);
-        assert_eq!(life.message(Cause::Requeue, 300, 50_000), Tier::Interactive);
+        assert_eq!(life.message(Cause::Requeue, 300, 19_000), Tier::Interactive);
+        assert_eq!(life.message(Cause::Requeue, 300, 21_000), Tier::Batch);
     }
 
     /// A score that swings between 28 and 36 crosses the limit of 32 every time.

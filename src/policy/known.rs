@@ -8,7 +8,7 @@ use super::classify::Standing;
 use super::slices::Need;
 use crate::engine::Evidence;
 use crate::knobs::Knobs;
-use crate::procdb::Minute;
+use crate::procdb::{Minute, Prediction};
 use crate::table::TaskTable;
 use crate::task::{Arrival, Cause, Comm, Tier, Weight};
 use crate::time::{ShortSpan, Span, Stamp, Vtime};
@@ -56,6 +56,32 @@ impl Task {
     /// A task of which nothing is known, and where it stands.
     pub fn at(vruntime: Vtime) -> Task {
         Task { vruntime, ..Task::default() }
+    }
+
+    /// Bears a new name: what is known of that is all there is, else what the fast path has seen of
+    /// the task. Returns whether that was something.
+    pub fn begin_as(
+        &mut self,
+        now: Stamp,
+        arrival: &Arrival,
+        named: Option<Tier>,
+        known: Option<Prediction>,
+    ) -> bool {
+        self.comm = arrival.comm;
+        self.learned = None;
+        self.standing = Standing { named, ..Standing::default() };
+        self.promise = Promise::Nothing;
+        self.behaviour = Behaviour::default();
+        if let Some(known) = known {
+            self.promise = Promise::Tier(known.tier);
+            self.standing.behaves = known.tier;
+            self.behaviour = Behaviour::predicted(&known);
+        } else if let Some(life) = Behaviour::witnessed(arrival) {
+            self.behaviour = life;
+            return true;
+        }
+        self.behaviour.begin(now, arrival);
+        false
     }
 
     /// CPU time since the last message.

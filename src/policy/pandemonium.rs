@@ -100,19 +100,25 @@ impl Pandemonium {
     /// A task that was just forked bears its parent's name, which says nothing about what it is
     /// going to be. Only a tier that goes with the name counts at once.
     fn begin_forked(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) {
+        let breeds = self.note_birth(arrival);
         let task = self.table.data_mut(slot);
+        if breeds {
+            task.standing.behaves = Tier::Batch;
+        }
         task.comm = arrival.comm;
         task.promise = Promise::Inherited;
         task.standing.named = self.classifier.named(&arrival.comm, &self.knobs);
         task.behaviour.begin(now, arrival);
     }
 
-    /// Whoever woke up a task that has never run is its parent.
-    fn note_birth(&mut self, arrival: &Arrival) {
+    /// Whoever woke up a task that has never run is its parent. Whether that one does nothing else.
+    fn note_birth(&mut self, arrival: &Arrival) -> bool {
         let parent = arrival.facts.and_then(|facts| self.table.find(facts.waker?));
-        if let Some(parent) = parent {
-            self.table.data_mut(parent).behaviour.bears();
-        }
+        parent.is_some_and(|parent| {
+            let task = self.table.data_mut(parent);
+            task.behaviour.bears();
+            task.behaviour.breeds(task.standing.behaves == Tier::Batch)
+        })
     }
 
     /// Whether the task has used less than a slice in its life. Without facts nobody knows.
@@ -129,36 +135,30 @@ impl Pandemonium {
         task.comm != arrival.comm || task.promise == Promise::Inherited && !too_soon()
     }
 
-    /// The name is new: what is known of it is all there is. Who sleeps before it has used a slice
-    /// is no hog yet, whatever those are from whom it has the name.
-    fn rename(&mut self, slot: Slot, arrival: &Arrival) {
+    /// The name is new: see [`Task::begin_as`]. Who sleeps before it has used a slice is no hog
+    /// yet, whatever those are from whom it has the name.
+    fn rename(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) -> bool {
         let comm = arrival.comm;
         let inherits = self.table.data(slot).comm == comm;
         let refutes = |tier| tier == Tier::Batch && inherits && self.is_young(arrival);
         let known = self.programs.predict(&comm).filter(|known| !refutes(known.tier));
         let known = known.filter(|_| self.knobs.rules.procdb);
         let named = self.classifier.named(&comm, &self.knobs);
-        let task = self.table.data_mut(slot);
-        task.comm = comm;
-        task.learned = None;
-        task.standing = Standing { named, ..Standing::default() };
-        task.promise = known.as_ref().map_or(Promise::Nothing, |known| Promise::Tier(known.tier));
-        task.behaviour = known.as_ref().map_or_else(Behaviour::default, Behaviour::predicted);
-        if let Some(known) = known {
-            task.standing.behaves = known.tier;
-            self.counters.predictions += 1;
-        }
+        self.counters.predictions += u64::from(known.is_some());
+        self.table.data_mut(slot).begin_as(now, arrival, named, known)
     }
 
     /// Takes in what the message says about the task: what it used, what that makes of it.
     fn learn(&mut self, slot: Slot, now: Stamp, arrival: &Arrival, running: u32) {
         let ran = self.account(slot, arrival, running);
+        let again;
+        let mut arrival = arrival;
         if has_just_forked(arrival) {
-            self.note_birth(arrival);
             self.begin_forked(slot, now, arrival);
-        } else if self.gets_name(slot, arrival) {
-            self.rename(slot, arrival);
-            self.table.data_mut(slot).behaviour.begin(now, arrival);
+        } else if self.gets_name(slot, arrival) && self.rename(slot, now, arrival) {
+            // To us it is new, but it has woken up before.
+            again = Arrival { cause: Cause::Wakeup, ..*arrival };
+            arrival = &again;
         }
         let knobs = &self.knobs;
         let task = self.table.data_mut(slot);
@@ -307,14 +307,17 @@ impl Pandemonium {
     }
 
     /// What the kernel's own queues order by, smallest first: when we decided, later for a lower
-    /// tier. So order between tiers holds for those that wait there, and none waits there for
-    /// ever: it passes a higher tier when it has waited for as long as a rescue takes.
-    fn kernel_key(&self, now: Stamp, tier: Tier) -> Vtime {
+    /// tier, and in a tier later by its slice, so that who asks for little goes before who asks for
+    /// much, as by the virtual deadlines of the kernel's own scheduler. A whole slice counts for as
+    /// long as a rescue takes, and a tier for one more: the least of a tier goes behind the most of
+    /// the one above, and yet none waits there for ever.
+    fn kernel_key(&self, now: Stamp, slice: Span, tier: Tier) -> Vtime {
         let rescue = self.limits.overflow_rescue;
+        let within = rescue.scale(slice.as_nanos(), self.knobs.slice.as_nanos().max(1)).min(rescue);
         let behind = match tier {
-            Tier::LatCritical => Span::ZERO,
-            Tier::Interactive => rescue,
-            Tier::Batch => rescue.scale(2, 1) + self.knobs.batch_slice,
+            Tier::LatCritical => within,
+            Tier::Interactive => rescue.scale(2, 1) + within,
+            Tier::Batch => rescue.scale(4, 1) + self.knobs.batch_slice,
         };
         Vtime::from_raw((now + behind).as_nanos())
     }
@@ -326,11 +329,11 @@ impl Pandemonium {
         reason: Reason,
         scene: &Scene,
     ) -> Dispatch {
-        let vtime = self.kernel_key(scene.now, self.table.data(slot).standing.tier);
         let task = self.table.data_mut(slot);
         let tier = task.standing.tier;
         let slice = slice(&task.need(scene.knobs), scene.mode, scene.knobs);
         task.slice = ShortSpan::of(slice);
+        let vtime = self.kernel_key(scene.now, slice, tier);
         let (placement, preempt) = self.placer.place(request, tier, scene);
         self.placer.note(placement, slice, scene);
         Dispatch {

@@ -22,6 +22,12 @@ const LOOK_AHEAD: usize = 5;
 /// be saved. Chosen: three share a CPU, which a hog and two lighter ones hardly notice.
 const SAVING_DEPTH: u32 = 2;
 
+/// How long a task may have to stand behind others that were sent to a CPU's own queue in the same
+/// round. Behind such as run for a moment it runs at once; behind a longer one it would wait beside
+/// CPUs that run less urgent tasks, since nobody else serves that queue. Chosen: twice what passes
+/// until somebody looks after those who are left over (src/bpf/leftover.bpf.h).
+const AHEAD_MAX: Span = Span::from_micros(200);
+
 /// What was sent to one CPU's own queue lately.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
@@ -31,6 +37,8 @@ struct Sent {
     at: Stamp,
     /// When the CPU is through with them if each uses up its slice.
     through: Stamp,
+    /// The slices of those sent in the same round as the last one.
+    together: Span,
 }
 
 /// Places tasks. Knows the machine, and what it has sent where.
@@ -149,8 +157,12 @@ impl Placer {
         siblings.any(|sibling| !scene.view.idle.contains(sibling))
     }
 
-    /// Whether one more task may wait in the CPU's own queue.
+    /// Whether one more task may wait in the CPU's own queue: behind few, and not for long.
     fn has_space(&self, cpu: CpuId, scene: &Scene) -> bool {
+        let sent = self.sent[cpu.as_raw() as usize];
+        if sent.at == scene.now && sent.together > AHEAD_MAX {
+            return false;
+        }
         let depth = match scene.mode.shallow_queues() {
             true => scene.limits.private_depth_burst,
             false => scene.limits.private_depth,
@@ -173,7 +185,8 @@ impl Placer {
         let cell = &mut self.sent[cpu.as_raw() as usize];
         self.before = Some((cpu, *cell));
         let through = cell.through.max(scene.now) + slice;
-        *cell = Sent { tasks, at: scene.now, through };
+        let before = if cell.at == scene.now { cell.together } else { Span::ZERO };
+        *cell = Sent { tasks, at: scene.now, through, together: before + slice };
     }
 
     /// The last [`note`](Placer::note) was premature: the task was not sent.
@@ -323,6 +336,27 @@ mod tests {
         assert_eq!(place(&request(None), &view(2), &local), ANYWHERE);
         assert_eq!(place(&bound, &view(2), &Knobs::default()), ANYWHERE);
         assert_eq!(place(&bound, &view(2), &local), (Placement::Cpu(cpu(1)), false));
+    }
+
+    /// Two were kicked for and are decided in one round: the CPU is free for the first of them.
+    #[test]
+    fn nobody_stands_in_line_behind_a_long_slice_of_the_same_round() {
+        let (knobs, limits, view) = (Knobs::default(), Scaling::new(4), view(2));
+        let scene = |at: u64| Scene {
+            now: Stamp::from_nanos((1 << 30) + at),
+            view: &view,
+            mode: Mode::default(),
+            limits: &limits,
+            knobs: &knobs,
+        };
+        let second = |slice_us, later| {
+            let mut placer = Placer::new(&Setup::of_cpus(4));
+            placer.note(Placement::Cpu(cpu(2)), Span::from_micros(slice_us), &scene(0));
+            placer.place(&request(Some(1)), Tier::LatCritical, &scene(later))
+        };
+        assert_eq!(second(150, 0), (Placement::Cpu(cpu(2)), false));
+        assert_eq!(second(1_000, 0), ANYWHERE);
+        assert_eq!(second(1_000, 20_000), (Placement::Cpu(cpu(2)), false), "another round");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use scx_pandemonium_user::engine::{Limits, Policy};
 use scx_pandemonium_user::facts::Facts;
 use scx_pandemonium_user::knobs::Knobs;
 use scx_pandemonium_user::policy::{Pandemonium, Scaling, Setup, Vruntime};
-use scx_pandemonium_user::task::{Arrival, Cause, Comm, Dispatch, Reason, Tier, Weight};
+use scx_pandemonium_user::task::{Arrival, Cause, Comm, Dispatch, Pid, Reason, Tier, Weight};
 use scx_pandemonium_user::time::Span;
 
 const BATCH: i32 = 1;
@@ -202,8 +202,9 @@ fn among_hogs(policy: &mut Pandemonium) -> World<'_, Pandemonium> {
 
 /// A child by the name of `hog` that has used so much in its life.
 fn child(ticket: u64, used_us: u64) -> Arrival {
-    let facts = Facts { cpu_time: Span::from_micros(used_us), ..Facts::default() };
-    Arrival { facts: Some(facts), ..hog(ticket, Span::ZERO) }
+    let used = Span::from_micros(used_us);
+    let facts = Facts { cpu_time: used, ..Facts::default() };
+    Arrival { facts: Some(facts), awake: used, ..hog(ticket, Span::ZERO) }
 }
 
 /// What is known of its name says nothing about it before it has slept or used a slice.
@@ -231,6 +232,56 @@ fn a_forked_child_that_begins_a_known_program_is_taken_for_that_at_once() {
     let mut world = among_hogs(&mut policy);
     world.decide(&[Arrival { comm: Comm::from_text("make"), ..child(1, 50) }]);
     assert_eq!(world.decide(&[child(2, 300)])[0].tier, Tier::Batch);
+}
+
+/// In the kernel's queues, where a task waits when it has been decided for.
+#[test]
+fn of_two_of_a_tier_who_asks_for_less_goes_first() {
+    let mut policy = Pandemonium::new(&Setup::of_cpus(2));
+    let mut world = World::new(&mut policy);
+    let draws = |pid, ticket, us| Arrival {
+        comm: Comm::from_text("kwin_wayland"),
+        stint: Span::from_micros(us),
+        ..arrival(pid, ticket)
+    };
+    let mut decided = Vec::new();
+    for ticket in 1..=20 {
+        decided = world.decide(&[draws(1, ticket, 600), draws(2, ticket, 100)]);
+        world.pass(Span::from_millis(10));
+    }
+    let deadline = |pid| decided.iter().find(|one| one.pid.as_raw() == pid).map(|one| one.vtime);
+    assert!(deadline(2) < deadline(1), "{decided:?}");
+    let slices: Vec<u64> = decided.iter().map(|one| one.slice.as_micros()).collect();
+    assert!(slices.contains(&150) && slices.contains(&900), "{slices:?}");
+}
+
+/// A loop that forks and waits without pause shares the machine with hogs, and so do its children.
+#[test]
+fn a_loop_of_forks_and_its_children_are_no_more_urgent_than_hogs() {
+    let mut policy = Pandemonium::new(&Setup::of_cpus(1));
+    let mut world = among_hogs(&mut policy);
+    let name = Comm::from_text("loop");
+    let of = |pid, ticket, cause, facts| Arrival {
+        comm: name,
+        cause,
+        facts: Some(facts),
+        ..arrival(pid, ticket)
+    };
+    let mut tiers = Vec::new();
+    for n in 1..=400 {
+        let used = Facts { cpu_time: Span::from_micros(700 * n), wakeups: n, ..Facts::default() };
+        let parent = world.decide(&[of(7, n, Cause::Wakeup, used)])[0].tier;
+        let born = Facts { waker: Pid::new(7), ..Facts::default() };
+        let child = world.decide(&[of(1_000 + n as i32, 1, Cause::New, born)])[0].tier;
+        world.pass(Span::from_micros(1_100));
+        tiers.push((parent, child));
+    }
+    assert!(tiers[10..50].iter().all(|both| both.0 > Tier::Batch && both.1 > Tier::Batch));
+    assert!(
+        tiers[300..].iter().all(|both| *both == (Tier::Batch, Tier::Batch)),
+        "{:?}",
+        &tiers[380..]
+    );
 }
 
 /// The tiers are told apart by the slice as well: what others wait behind gets what it usually

@@ -62,6 +62,19 @@ fn a_task_that_finds_an_idle_cpu_never_comes_up() {
     assert!(ran.outcome.groups[0].wake.longest() < us(10));
 }
 
+/// It never came up while the machine was quiet, and is not taken for one of the newcomers.
+#[test]
+fn who_found_idle_cpus_is_known_when_the_machine_becomes_busy() {
+    let runs = |cpus| (1..6).map(move |seed| (cpus, seed));
+    for (cpus, seed) in [2, 4, 8].into_iter().flat_map(runs) {
+        let newcomers = Group { start: ms(1_000), ..Group::hogs("newcomer", 8 * cpus) };
+        let w = workload(vec![probe(), newcomers], ms(1_500));
+        let ran = run(setup(cpus, seed), w, DEMANDS, pandemonium(cpus));
+        let longest = ran.outcome.groups[0].wake.longest();
+        assert!(longest <= ms(1), "{longest}, more than a slice, on {cpus} CPUs with seed {seed}");
+    }
+}
+
 /// The ring holds 4096 messages; who comes beyond that goes to the shared queue unasked.
 #[test]
 fn a_full_ring_is_counted_and_nobody_is_lost() {

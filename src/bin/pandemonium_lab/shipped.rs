@@ -21,7 +21,7 @@ workloads! {
     "latency" "throughput" "burst" "longrun" "mixed" "deadline" "ipc" "launch"
     "regime-sweep" "deficit-storm" "sojourn-pressure" "longrun-interactive" "burst-recovery"
     "mixed-storm"
-    "vm-wake" "vm-long" "vm-mixed" "vm-burst" "vm-frame" "vm-pipe"
+    "vm-wake" "vm-long" "vm-mixed" "vm-burst" "vm-frame" "vm-pipe" "vm-forks"
 }
 
 /// The workload of this name, or in this file.

@@ -80,6 +80,8 @@ pub(super) struct Need {
     pub overdue: bool,
     /// Whether it wants only a CPU that runs a lower tier.
     pub lower_only: bool,
+    /// It was just born by a task of this tier, and is no more urgent than that one.
+    pub parent: Option<Tier>,
     /// If nobody gives way now: when somebody will, as far as that is a matter of time; else zero.
     pub retry_at: u64,
 }
@@ -112,7 +114,11 @@ impl<W: Witness> Machine<W> {
         let waker = seen.current != Current::Idle;
         // A parent is a waker for sure, others if they have handed their CPU over before.
         let spare_here = waker && (!how.slept || seen.handoffs > 0);
-        let mut need = Need { here, spare_here, ..Need::default() };
+        let parent = match seen.current {
+            Current::Task(parent) if !how.slept => Some(self.tasks[parent as usize].tier()),
+            _ => None,
+        };
+        let mut need = Need { here, spare_here, parent, ..Need::default() };
         let kicked = self.kick_for(slot, &mut need);
         let handed_off = spare_here && kicked == Some(here);
         let seen = &mut self.cpus[here as usize].seen;
@@ -195,7 +201,8 @@ impl<W: Witness> Machine<W> {
         if occupant == IDLE || occupant == FOREIGN {
             return occupant == IDLE;
         }
-        let tier = rank(self.tasks[slot as usize].tier());
+        let tier = self.tasks[slot as usize].tier();
+        let tier = rank(need.parent.map_or(tier, |parent| tier.min(parent)));
         if need.lower_only {
             return occupant < tier;
         }

@@ -59,7 +59,7 @@ pub const MEASURES: &[Measure] = &[
     measure(Phase::Mixed, "p99_us", "mixed p99, us", 0, RatioAtMost([0.15, 0.15])),
     measure(Phase::Mixed, "work_per_s", "mixed: hogs' work, units/s", 0, RatioAtLeast(0.99)),
     measure(Phase::Mixed, "own_cpu_percent", "mixed: own CPU time, %", 2, Shown),
-    measure(Phase::Forks, "work_per_s", "forks: hogs' work, units/s", 0, Shown),
+    measure(Phase::Forks, "work_per_s", "forks: hogs' work, units/s", 0, RatioAtLeast(0.50)),
     measure(Phase::Forks, "own_cpu_percent", "forks: own CPU time, %", 2, Shown),
     measure(Phase::Burst, "p50_ms", "burst p50, ms", 1, Shown),
     measure(Phase::Burst, "p99_ms", "burst p99, ms", 1, RatioAtMost([0.75, 0.52])),
