@@ -188,8 +188,9 @@ impl Bench {
             let what = round.describe(self.iterations, &contender.name, &phase);
             match outcome {
                 Ok(found) => {
-                    progress::say(&progress.line(&what, &progress::some(&found.figures)));
+                    let line = progress.line(&what, &progress::some(&found.figures));
                     self.keep(contender, round, phase, found)?;
+                    progress::say(&line);
                 }
                 Err(error) => {
                     self.fail(contender, round, Some(&phase), &error)?;
@@ -229,7 +230,7 @@ impl Bench {
         self.store.save(&self.results)
     }
 
-    /// Noted and said at once; only an interruption ends everything.
+    /// Saved, then said; only an interruption ends everything.
     fn fail(
         &mut self,
         contender: &Contender,
@@ -240,14 +241,16 @@ impl Bench {
         guard::check_interrupt()?;
         let words = format!("{error:#}");
         let what = round.describe(self.iterations, &contender.name, phase.unwrap_or("loading"));
-        progress::say(&format!("FAILED {what}: {words}"));
+        let line = format!("FAILED {what}: {words}");
         self.results.failures.push(results::Failure {
             scheduler: contender.name.clone(),
             cpus: Some(round.cpus as u32),
             phase: phase.map(str::to_string),
             words,
         });
-        self.store.save(&self.results)
+        self.store.save(&self.results)?;
+        progress::say(&line);
+        Ok(())
     }
 }
 

@@ -15,6 +15,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -70,7 +71,7 @@ const AGAIN: &str = "again=scx_pandemonium_user";
 const LATE: &str = "late=scx_pandemonium_user --plant-delay-us 2000";
 
 const OUTPUT: &str = "/tmp/bench";
-/// How often the results are looked at.
+/// How often a benchmark is looked at.
 const GLANCE: Duration = Duration::from_millis(200);
 /// From a signal to the end: the scheduler has to be unloaded.
 const END_LIMIT: Duration = Duration::from_secs(20);
@@ -84,14 +85,14 @@ fn measure(guest: &Guest) -> Result<()> {
     let mut sender = Sender::default();
     let status = loop {
         let ended = bench.child.try_wait().context("looking at the benchmark")?;
-        if let Ok(results) = results()
+        if (bench.says_something(GLANCE) || ended.is_some())
+            && let Ok(results) = results()
             && let Some(news) = sender.news(&results)
         {
             report::results(news);
         }
-        match ended {
-            Some(status) => break status,
-            None => std::thread::sleep(GLANCE),
+        if let Some(status) = ended {
+            break status;
         }
     };
     let said = bench.said();
@@ -242,6 +243,8 @@ fn expect_untouched(guest: &Guest) -> Result<()> {
 struct Bench {
     child: Child,
     readers: Vec<JoinHandle<Vec<String>>>,
+    /// One for each line that it has printed.
+    lines: Receiver<()>,
 }
 
 impl Bench {
@@ -258,13 +261,34 @@ impl Bench {
             child.stdout.take().map(|stream| Box::new(stream) as _),
             child.stderr.take().map(|stream| Box::new(stream) as _),
         ];
+        let (sender, lines) = channel();
         let readers = streams.into_iter().flatten().map(|stream| {
+            let sender = sender.clone();
             std::thread::spawn(move || {
                 let lines = BufReader::new(stream).lines().map_while(Result::ok);
-                lines.inspect(|line| report::note(line.as_str())).collect()
+                let tell = |line: &String| {
+                    report::note(line.as_str());
+                    // Nobody may be interested.
+                    let _ = sender.send(());
+                };
+                lines.inspect(tell).collect()
             })
         });
-        Ok(Bench { child, readers: readers.collect() })
+        Ok(Bench { child, readers: readers.collect(), lines })
+    }
+
+    /// Whether it prints a line within this time. When it does, what it has measured is saved, and
+    /// the next phase has not begun: reading the results takes milliseconds, and whoever does is a
+    /// real-time task that would take them from what is measured.
+    fn says_something(&self, limit: Duration) -> bool {
+        match self.lines.recv_timeout(limit) {
+            Ok(()) => true,
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(limit);
+                false
+            }
+        }
     }
 
     /// What it has printed, when it has ended; one that has not is ended.
