@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Mends five faults of the backend from outside, and spares two things that nobody needs.
+ * Mends six faults of the backend from outside, and spares two things that nobody needs.
  *
  * build.rs has clang include this file ahead of the backend's source, which stays as it is: what
  * follows wraps kernel functions that the backend calls.
@@ -24,6 +24,9 @@
  *
  * The fifth: a task beside which nobody waits on its CPU gets slice after slice and never comes
  * up. One that overflowed from a domain would stay outside for good.
+ *
+ * The sixth: tasks are sent to the scheduler process before it begins to decide, and after it has
+ * ended, while the kernel still has it wait for others.
  *
  * Spared: waking up readers of the ring, of which there are none, since user space looks by itself;
  * and a CPU's message to itself that it should look for work if it is idle, which it is not. Each
@@ -190,20 +193,43 @@ static __always_inline void guard_come_back(void)
  * hands would wait until another CPU looks, up to a tick. It happens: a kick that was meant for
  * whoever ran before it comes late.
  *
- * And it goes on before its first round, while it locks its memory. The backend lets it run when a
- * task wants a decision, so on a quiet machine it would get a slice a second, and whoever comes up
- * first would wait for all of them.
+ * It is away before its first round, while the kernel makes it the scheduler and it locks its
+ * memory, and after its last one. Then it goes on too. The backend lets it run when a task wants a
+ * decision, so on a quiet machine it would get a slice a second, and whoever comes up first would
+ * wait for all of them. And nobody is sent to it: the kernel may have it wait for a lock or a grace
+ * period, whose owner or thread would wait for its decision, until the watchdog ends us.
  */
-enum guard_activity { GUARD_LOADING, GUARD_DECIDING, GUARD_RESTING };
+enum guard_activity { GUARD_AWAY, GUARD_DECIDING, GUARD_RESTING };
 u32 guard_activity;
+
+/* A ring that has no room: the backend then queues the task for any CPU, by itself. */
+#define bpf_ringbuf_reserve(...)                                                                   \
+	(guard_activity == GUARD_AWAY ? NULL : bpf_ringbuf_reserve(__VA_ARGS__))
+
+/*
+ * Whoever gets a CPU while it rests has a round to do, and says so only when it is back in user
+ * space. A kick that comes before that shall not put it off either.
+ */
+static __always_inline void guard_rests_no_more(void)
+{
+	if (guard_activity == GUARD_RESTING)
+		guard_activity = GUARD_DECIDING;
+}
+
+static __always_inline bool guard_move_scheduler(u64 enq_flags)
+{
+	if (!scx_bpf_dsq_move_to_local(GUARD_SCHED_DSQ, enq_flags))
+		return false;
+	guard_rests_no_more();
+	return true;
+}
 
 static __always_inline bool guard_move_to_local(u64 dsq, u64 enq_flags)
 {
 	s32 leaving = guard_leaving_cpu;
 	bool moved;
 
-	if (guard_activity == GUARD_LOADING &&
-	    scx_bpf_dsq_move_to_local(GUARD_SCHED_DSQ, enq_flags))
+	if (guard_activity == GUARD_AWAY && guard_move_scheduler(enq_flags))
 		return true;
 	if (dsq == GUARD_SHARED_DSQ && leaving >= 0) {
 		if (!guard_is_leaving(leaving))
@@ -212,7 +238,8 @@ static __always_inline bool guard_move_to_local(u64 dsq, u64 enq_flags)
 			return true;
 	}
 	/* It is here that the kernel puts the decisions into their queues. */
-	moved = scx_bpf_dsq_move_to_local(dsq, enq_flags);
+	moved = dsq == GUARD_SCHED_DSQ ? guard_move_scheduler(enq_flags) :
+					 scx_bpf_dsq_move_to_local(dsq, enq_flags);
 	guard_come_back();
 	return moved;
 }
@@ -252,6 +279,8 @@ static __always_inline void guard_set_slice(struct task_struct *p, u64 slice, bo
 {
 	u32 here = bpf_get_smp_processor_id();
 
+	if (is_scheduler)
+		guard_rests_no_more();
 	if (!is_scheduler && guard_may_go_home(p, here))
 		scx_bpf_kick_cpu(here, 0);
 	else

@@ -99,14 +99,16 @@ static void scheduler_begins(struct fp_cpu *c, u32 cpu)
 /*
  * The scheduler process has decided and leaves. A decision for this CPU that another CPU takes from
  * the ring may reach the queue here when this CPU is past looking and fetches somebody else from
- * far. The other one kicks then, finds the process still running, and the kick goes with it.
+ * far. The other one kicks then, finds the process still running, and the kick goes with it. And
+ * the process may have been past reading its messages when this CPU was kicked.
  */
 static void serve_decided(struct fp_cpu *c, u32 cpu, u64 now)
 {
 	s32 pid = c->decided_for;
 
 	c->decided_for = 0;
-	if (is_in_the_way(c, pid, c->decided_since) && scx_bpf_dsq_nr_queued(cpu) > 0)
+	if (is_in_the_way(c, pid, c->decided_since) &&
+	    (scx_bpf_dsq_nr_queued(cpu) > 0 || !was_received(pid, c->decided_since)))
 		kick_once_more(c, cpu, now);
 }
 

@@ -96,10 +96,11 @@ pub struct KernelCounters {
 }
 
 /// What we tell the kernel half of ourselves: `guard_activity` in src/bpf/backend_guard.h. It takes
-/// us to be loading until we say otherwise.
+/// us to be away until we say otherwise, and then sends nobody up.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 enum Activity {
+    Away = 0,
     Deciding = 1,
     Resting = 2,
 }
@@ -117,6 +118,8 @@ pub struct KernelPort<'cb> {
     /// since a machine whose clock is slow pays for that with latency.
     begun: Stamp,
     sent: Option<Stamp>,
+    /// Tasks that were not sent up because we had not begun: the backend counts them as congested.
+    kept_back: Option<u64>,
     /// Messages that made no sense, or that the ring could not deliver.
     pub malformed: u64,
 }
@@ -145,7 +148,16 @@ impl<'cb> KernelPort<'cb> {
         let view = MachineView::default();
         let places_all = !setup.builtin_idle;
         let begun = worker::now();
-        let mut port = KernelPort { fast, bpf, view, places_all, begun, sent: None, malformed: 0 };
+        let mut port = KernelPort {
+            fast,
+            bpf,
+            view,
+            places_all,
+            begun,
+            sent: None,
+            kept_back: None,
+            malformed: 0,
+        };
         // Without a fast path nobody knows which CPU is idle, and coming up would be in vain.
         if let (Some(_), Some(bss)) = (&port.fast, &mut port.bpf.skel.maps.bss_data) {
             bss.guard_domain = setup.domain;
@@ -162,6 +174,7 @@ impl<'cb> KernelPort<'cb> {
         self.sent = None;
         *self.bpf.nr_scheduled_mut() = 1;
         self.say(Activity::Deciding);
+        self.kept_back.get_or_insert(*self.bpf.nr_sched_congested_mut());
         self.look();
     }
 
@@ -220,7 +233,7 @@ impl<'cb> KernelPort<'cb> {
             dispatches: *self.bpf.nr_kernel_dispatches_mut(),
             cancelled: *self.bpf.nr_cancel_dispatches_mut(),
             bounced: *self.bpf.nr_bounce_dispatches_mut(),
-            congested: *self.bpf.nr_sched_congested_mut(),
+            congested: *self.bpf.nr_sched_congested_mut() - self.kept_back.unwrap_or_default(),
         }
     }
 
@@ -233,6 +246,7 @@ impl<'cb> KernelPort<'cb> {
     pub fn unload(mut self) -> End {
         // The kernel fills in its reason while it unloads; whether it had one before matters.
         let by_kernel = self.exit_kind() != 0;
+        self.say(Activity::Away);
         self.bpf.unload();
         if !by_kernel {
             return End::Signal;

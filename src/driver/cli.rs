@@ -96,6 +96,11 @@ pub struct Options {
     #[arg(long, value_name = "US", hide = true)]
     pub plant_delay_us: Option<u64>,
 
+    /// Begin to decide so many milliseconds after the kernel half. Exists so that a test can show
+    /// that the machine goes on meanwhile
+    #[arg(long, value_name = "MS", hide = true)]
+    pub plant_start_delay_ms: Option<u64>,
+
     /// Let batch work leave CPUs idle rather than wake them up
     #[arg(long)]
     pub low_power: bool,

@@ -89,6 +89,9 @@ fn schedule<Q: Policy>(
     process::spare_the_other_thread();
     let mut port =
         KernelPort::load(&mut open_object, libbpf_options, &setup, fast, options.verbose)?;
+    if let Some(delay) = options.plant_start_delay_ms {
+        std::thread::sleep(Duration::from_millis(delay));
+    }
     rounds(&mut port, &mut policy, &mut errands, &mut listeners, (knobs, state));
     errands.tell_programs(&policy);
     shared.keep(|keep| policy.export(keep));
