@@ -25,10 +25,14 @@ pub struct Books {
     ring_peak: u64,
     wait_peak: Span,
     usage_at_start: Usage,
+    /// When the last round began, or the backend was loaded.
+    entered: Stamp,
+    /// Between the last two of these.
+    gap: Span,
 }
 
 impl Books {
-    /// Goes on where the worker before this one ended.
+    /// Goes on where the worker before this one ended. Done before the backend is loaded.
     pub fn open(shared: &Shared, now: Stamp, fast_path: State) -> Books {
         let before = shared.board.read();
         Books {
@@ -40,11 +44,26 @@ impl Books {
             ring_peak: 0,
             wait_peak: Span::ZERO,
             usage_at_start: Usage::now(),
+            entered: now,
+            gap: Span::ZERO,
         }
+    }
+
+    /// The first round begins: what was used until now does not count.
+    pub fn begin(&mut self, now: Stamp) {
+        (self.renewed, self.tallied, self.usage_at_start) = (now, now, Usage::now());
+    }
+
+    /// For how long nothing was decided, now or before the last round: when the kernel has ended
+    /// us, because we were held up or because it holds something against our decisions.
+    pub fn silence(&self, now: Stamp) -> Span {
+        self.gap.max(now.since(self.entered))
     }
 
     /// Takes in what a round did.
     pub fn enter(&mut self, now: Stamp, done: &Round, waited: Span) {
+        self.gap = now.since(self.entered);
+        self.entered = now;
         self.total.last_round_ns = now.as_nanos();
         self.total.rounds += 1;
         self.total.user_dispatches += done.sent as u64;

@@ -28,6 +28,8 @@ pub const RESTART: u8 = 80;
 /// How often what was learned of programs is told, so that a worker that is killed takes little
 /// with it. It takes some 20 us with a full database.
 const PROGRAMS: Span = Span::from_millis(10_000);
+/// On an idle machine the kernel half lets us decide every one to two seconds.
+const SILENCE: Span = Span::from_millis(2_500);
 
 /// Schedules until a signal or the kernel ends it.
 pub fn run(options: &Options, fd: RawFd) -> Result<ExitCode, Failure> {
@@ -84,6 +86,7 @@ fn schedule<Q: Policy>(
         None if options.full_user => State::None,
         None => State::Refused,
     };
+    let mut books = Books::open(shared, now(), state);
     let mut open_object = MaybeUninit::uninit();
     let libbpf_options = options.libbpf.clone().into_bpf_open_opts();
     process::spare_the_other_thread();
@@ -92,7 +95,8 @@ fn schedule<Q: Policy>(
     if let Some(delay) = options.plant_start_delay_ms {
         std::thread::sleep(Duration::from_millis(delay));
     }
-    rounds(&mut port, &mut policy, &mut errands, &mut listeners, (knobs, state));
+    rounds(&mut port, &mut policy, &mut errands, &mut listeners, &mut books, knobs);
+    let silence = books.silence(now());
     errands.tell_programs(&policy);
     shared.keep(|keep| policy.export(keep));
     match port.unload() {
@@ -102,9 +106,17 @@ fn schedule<Q: Policy>(
             if let Some(dump) = dump.filter(|_| options.verbose || options.exit_dump_len > 0) {
                 eprintln!("the kernel's debug dump:\n{dump}");
             }
-            Err(Failure::Ejected(reason))
+            Err(Failure::Ejected(with_silence(reason, silence)))
         }
     }
+}
+
+/// Whoever reads that a task did not run for seconds wants to know whether we did.
+fn with_silence(reason: String, silence: Span) -> String {
+    if silence < SILENCE {
+        return reason;
+    }
+    format!("{reason}; before that the scheduling process had decided nothing for {silence}")
 }
 
 /// The CPUs that tasks prefer, of the first 64; 0 if there is no domain.
@@ -148,11 +160,12 @@ fn rounds<Q: Policy>(
     policy: &mut Q,
     errands: &mut Errands,
     listeners: &mut Listeners,
-    (mut knobs, fast_path): (Knobs, State),
+    books: &mut Books,
+    mut knobs: Knobs,
 ) {
     process::touch_stack();
     process::leave_signals_to_the_other_thread();
-    let mut books = Books::open(errands.shared, now(), fast_path);
+    books.begin(now());
     while !port.ended() {
         errands.dawdle();
         let now = now();
@@ -271,4 +284,16 @@ fn say(level: libbpf_rs::PrintLevel, text: String) {
 
 fn ignore(level: libbpf_rs::PrintLevel, text: String) {
     refusal::overhear(level, &text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_silence_is_told() {
+        let told = |ms| with_silence("stall".into(), Span::from_millis(ms));
+        assert_eq!(told(2_000), "stall");
+        assert!(told(5_244).ends_with("had decided nothing for 5244ms"), "{}", told(5_244));
+    }
 }

@@ -32,6 +32,7 @@ pub const ALL: &[Scenario] = &[
             round, longer than the kernel's watchdog allows a task to wait: a busy machine must go \
             on meanwhile",
         limit_s: 90,
+        once: true,
         run: slow_start,
         ..USUAL
     },
