@@ -16,10 +16,11 @@ pub fn die_with_parent() {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
 }
 
-/// Asks the kernel's own scheduler for the best it has. It schedules us while we load, and on a
-/// busy machine a restart would take seconds otherwise. Without the privilege it takes longer.
+/// Gives the calling thread the most weight there is; without the privilege it keeps its own. The
+/// kernel's own scheduler schedules a worker while it loads, and on a busy machine a restart would
+/// take seconds otherwise.
 pub fn go_first() {
-    // SAFETY: a plain system call.
+    // SAFETY: a plain system call; with 0 it changes the calling thread alone.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }
 

@@ -9,6 +9,7 @@
 mod file;
 
 use super::failure::Failure;
+use super::process;
 use super::shared::Shared;
 use anyhow::{Result, anyhow};
 use file::{Header, Recorder};
@@ -62,7 +63,10 @@ impl Recording {
         let (stop, stopped) = channel();
         let (farewell, outcome) = channel();
         let thread = thread::spawn(move || {
-            go_before_the_recorded();
+            // The tasks that are recorded may be hogs, many to a CPU, and among them this thread
+            // would get no more than its share. It needs a few percent of a CPU, and what it cannot
+            // write in time is dropped.
+            process::go_first();
             let told = write(&shared, recorder, &stopped);
             // Whoever does not wait any more has said so.
             let _ = farewell.send(told);
@@ -101,14 +105,6 @@ fn create(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     Ok(options.open(path)?)
-}
-
-/// The tasks that are recorded may be hogs, many to a CPU, and among them this thread would get no
-/// more than its share. It needs a few percent of a CPU, so it may well go first. Without the
-/// privilege it has the weight of any other, and what it cannot write in time is dropped.
-fn go_before_the_recorded() {
-    // SAFETY: a plain system call; with 0 it changes the calling thread alone.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }
 
 /// Writes until told to stop, and then what is left.
