@@ -134,7 +134,8 @@ impl Bench {
 
     fn measure_all(&mut self) -> Result<()> {
         let rounds = (self.warm_up + self.iterations) as usize * self.counts.len();
-        let mut progress = Progress::new(rounds * self.contenders.len() * self.phases.len());
+        let phases = rounds * self.contenders.len() * self.phases.len();
+        let mut progress = Progress::new(phases, self.results.machine.clock);
         for cpus in self.counts.clone() {
             self.cpus.use_first(cpus)?;
             guard::pause(SETTLE)?;

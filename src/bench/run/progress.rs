@@ -3,6 +3,7 @@
 //! How far it is, and how long it still takes.
 
 use crate::bench::figure::{Figure, Unit};
+use crate::bench::results::Clock;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -19,11 +20,13 @@ pub struct Progress {
     start: Instant,
     done: usize,
     all: usize,
+    /// Virtual time is not the time of whoever waits.
+    clock: Clock,
 }
 
 impl Progress {
-    pub fn new(all: usize) -> Progress {
-        Progress { start: Instant::now(), done: 0, all }
+    pub fn new(all: usize, clock: Clock) -> Progress {
+        Progress { start: Instant::now(), done: 0, all, clock }
     }
 
     /// So many phases are through, measured or not.
@@ -46,9 +49,13 @@ impl Progress {
             return String::new();
         }
         let seconds = elapsed.as_secs_f64() * left as f64 / self.done.max(1) as f64;
-        match seconds {
-            ..90.0 => format!(" (about {seconds:.0} s left)"),
-            _ => format!(" (about {:.0} min left)", seconds / 60.0),
+        let time = match seconds {
+            ..90.0 => format!("{seconds:.0} s"),
+            _ => format!("{:.0} min", seconds / 60.0),
+        };
+        match self.clock {
+            Clock::Real => format!(" (about {time} left)"),
+            Clock::Exact => format!(" (about {time} of virtual time left)"),
         }
     }
 }
@@ -83,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_time_left_is_in_proportion() {
-        let mut progress = Progress::new(12);
+        let mut progress = Progress::new(12, Clock::Real);
         progress.pass(2);
         assert_eq!(progress.left(Duration::from_secs(4)), " (about 20 s left)");
         assert_eq!(progress.left(Duration::from_secs(60)), " (about 5 min left)");
