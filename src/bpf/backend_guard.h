@@ -23,7 +23,8 @@
  * wait, and they wait for its decisions.
  *
  * The fifth: a task beside which nobody waits on its CPU gets slice after slice and never comes
- * up. One that overflowed from a domain would stay outside for good.
+ * up. One that overflowed from a domain would stay outside for good, and so would one that ran there
+ * when we began.
  *
  * The sixth: tasks are sent to the scheduler process before it begins to decide, and after it has
  * ended, while the kernel still has it wait for others.
@@ -271,17 +272,25 @@ static __always_inline bool guard_may_go_home(const struct task_struct *p, u32 h
 	return false;
 }
 
+/* Whether the task runs here though user space has never heard of it. */
+static __always_inline bool guard_is_stranger(const struct task_struct *p, bool was_sent)
+{
+	return !was_sent && guard_activity != GUARD_AWAY &&
+	       bpf_get_current_task_btf()->pid == p->pid;
+}
+
 /*
  * A task that is not given a new slice comes up as if it had lost its CPU, which then idles: the
  * kick makes it look again, and find the scheduler process.
  */
-static __always_inline void guard_set_slice(struct task_struct *p, u64 slice, bool is_scheduler)
+static __always_inline void guard_set_slice(struct task_struct *p, u64 slice, bool is_scheduler,
+					    bool was_sent)
 {
 	u32 here = bpf_get_smp_processor_id();
 
 	if (is_scheduler)
 		guard_rests_no_more();
-	if (!is_scheduler && guard_may_go_home(p, here))
+	if (!is_scheduler && (guard_is_stranger(p, was_sent) || guard_may_go_home(p, here)))
 		scx_bpf_kick_cpu(here, 0);
 	else
 		scx_bpf_task_set_slice(p, slice);
@@ -304,7 +313,12 @@ static __always_inline void guard_ringbuf_submit(void *data)
 #define bpf_ringbuf_submit(data, flags) guard_ringbuf_submit(data)
 #define scx_bpf_dsq_insert_vtime guard_insert_vtime
 #define scx_bpf_kick_cpu guard_kick_cpu
-#define scx_bpf_task_set_slice(p, slice) guard_set_slice(p, slice, is_usersched_task(p))
+/* The backend counts how often it has sent the task up. */
+#define scx_bpf_task_set_slice(p, slice)                                                           \
+	({                                                                                         \
+		struct task_ctx *ctx = try_lookup_task_ctx(p);                                     \
+		guard_set_slice(p, slice, is_usersched_task(p), !ctx || ctx->enq_cnt);             \
+	})
 #define scx_bpf_select_cpu_and(...) guard_idle(scx_bpf_select_cpu_and(__VA_ARGS__))
 #define scx_bpf_pick_idle_cpu(...) guard_idle(scx_bpf_pick_idle_cpu(__VA_ARGS__))
 #define scx_bpf_pick_idle_cpu_node(...) guard_idle(scx_bpf_pick_idle_cpu_node(__VA_ARGS__))

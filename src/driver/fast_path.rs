@@ -119,7 +119,9 @@ impl<'obj> FastPath<'obj> {
     /// A message about a task has come: tells the kernel so, and says what is known of the task.
     pub fn receive(&mut self, pid: Pid, now: Stamp) -> Option<Facts> {
         let (facts, waited) = self.records.receive(pid, now)?;
-        self.received.record(waited);
+        if let Some(waited) = waited {
+            self.received.record(waited);
+        }
         Some(facts)
     }
 

@@ -35,8 +35,8 @@ impl Records {
     }
 
     /// A message about a task has come. Says what is known of the task, and how long the message
-    /// took; `None` if its record tells of somebody else, or is being written.
-    pub fn receive(&self, pid: Pid, now: Stamp) -> Option<(Facts, Span)> {
+    /// took, if that is; `None` if its record tells of somebody else, or is being written.
+    pub fn receive(&self, pid: Pid, now: Stamp) -> Option<(Facts, Option<Span>)> {
         let hint = self.hint(pid);
         // SAFETY: points into the mapping. The pid goes last, so that a kernel that looks
         // meanwhile takes the hint for that of another pid or sees all of it, give or take a
@@ -53,7 +53,9 @@ impl Records {
         let task = self.task(pid)?;
         // User space can be quicker than the note of a wake-up: then the record is the old one.
         let asked = if task.waiting != 0 { task.woken } else { task.stopped };
-        Some((facts(&task), now.since(Stamp::from_nanos(asked))))
+        // It began before we looked, and stops for the first time.
+        let waited = (asked > 0).then(|| now.since(Stamp::from_nanos(asked)));
+        Some((facts(&task), waited))
     }
 
     /// A decision about a task is sent: tells the kernel what the policy thinks of the task. Says
@@ -175,7 +177,7 @@ mod tests {
         note(&records, 7, |_| ());
         let (facts, waited) = records.receive(pid(7), at(110)).unwrap();
         assert_eq!((facts.wakeups, facts.kicked, facts.last_cpu), (9, CpuId::new(3), None));
-        assert_eq!(waited, Span::from_micros(10));
+        assert_eq!(waited, Some(Span::from_micros(10)));
         note(&records, 7, |task| task.seq = 5);
         assert_eq!(records.receive(pid(7), at(110)), None, "it is being written");
     }
@@ -186,7 +188,13 @@ mod tests {
         note(&records, 7, |task| (task.waiting, task.handed_off) = (0, 1));
         let (facts, waited) = records.receive(pid(7), at(110)).unwrap();
         assert_eq!((facts.kicked, facts.handed_off), (None, false));
-        assert_eq!(waited, Span::from_micros(70));
+        assert_eq!(waited, Some(Span::from_micros(70)));
+        note(&records, 7, |task| (task.waiting, task.stopped) = (0, 0));
+        assert_eq!(
+            records.receive(pid(7), at(110)).unwrap().1,
+            None,
+            "it has never stopped before"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::guest::{Guest, report, watch};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Result, ensure};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub const ALL: &[Scenario] = &[
     Scenario {
@@ -42,6 +42,8 @@ const ODD_CPU: usize = 1;
 /// The first placements, and the agent's own, are over.
 const SETTLE: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_secs(3);
+const BEGIN_LIMIT: Duration = Duration::from_secs(10);
+const GLANCE: Duration = Duration::from_millis(50);
 /// Whoever is displaced by something short is back soon; two hogs that nobody places, or calls
 /// home, are outside half of the time.
 const STRAYS_MAX_PERMILLE: u64 = 50;
@@ -51,6 +53,7 @@ const OVERFLOW_MIN_PERMILLE: u64 = 100;
 fn strict(guest: &Guest) -> Result<()> {
     let arguments = ["--primary-domain", "0-63:2", "--domain-strict"];
     let scheduler = Scheduler::start(guest, &arguments)?;
+    wait_until_it_decides(&scheduler)?;
     let mut plan = vec![Kind::Hog; guest.cpus];
     plan.extend([1_000, 3_000, 10_000].map(|pause_us| Kind::Sleeper { pause_us }));
     plan.extend([Kind::PipePair, Kind::Forker, Kind::Execer]);
@@ -63,6 +66,16 @@ fn strict(guest: &Guest) -> Result<()> {
     }
     drop(load);
     scheduler.finish().map(drop)
+}
+
+/// Until its first round the kernel half lets tasks run where they are.
+fn wait_until_it_decides(scheduler: &Scheduler) -> Result<()> {
+    let start = Instant::now();
+    while scheduler.statistics()?.count("nr_user_dispatches")? == 0 {
+        ensure!(start.elapsed() < BEGIN_LIMIT, "it decides nothing");
+        sleep(GLANCE);
+    }
+    Ok(())
 }
 
 fn preferred(guest: &Guest) -> Result<()> {
