@@ -23,8 +23,8 @@
  * wait, and they wait for its decisions.
  *
  * The fifth: a task beside which nobody waits on its CPU gets slice after slice and never comes
- * up. One that overflowed from a domain would stay outside for good, and so would one that ran there
- * when we began.
+ * up. One that overflowed from a domain would stay outside for good, and so would one that ran
+ * there when we began.
  *
  * The sixth: tasks are sent to the scheduler process before it begins to decide, and after it has
  * ended, while the kernel still has it wait for others.
