@@ -25,15 +25,15 @@ pub struct Books {
     ring_peak: u64,
     wait_peak: Span,
     usage_at_start: Usage,
-    /// When the last round began, or the backend was loaded.
+    /// When the last round began; before the first one, when the backend began to load.
     entered: Stamp,
     /// Between the last two of these.
     gap: Span,
 }
 
 impl Books {
-    /// Goes on where the worker before this one ended. Done before the backend is loaded.
-    pub fn open(shared: &Shared, now: Stamp, fast_path: State) -> Books {
+    /// Goes on where the worker before this one ended. Nothing has been decided since `loading`.
+    pub fn open(shared: &Shared, loading: Stamp, now: Stamp, fast_path: State) -> Books {
         let before = shared.board.read();
         Books {
             before,
@@ -44,14 +44,9 @@ impl Books {
             ring_peak: 0,
             wait_peak: Span::ZERO,
             usage_at_start: Usage::now(),
-            entered: now,
+            entered: loading,
             gap: Span::ZERO,
         }
-    }
-
-    /// The first round begins: what was used until now does not count.
-    pub fn begin(&mut self, now: Stamp) {
-        (self.renewed, self.tallied, self.usage_at_start) = (now, now, Usage::now());
     }
 
     /// For how long nothing was decided, now or before the last round: when the kernel has ended

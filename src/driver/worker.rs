@@ -86,7 +86,7 @@ fn schedule<Q: Policy>(
         None if options.full_user => State::None,
         None => State::Refused,
     };
-    let mut books = Books::open(shared, now(), state);
+    let loading = now();
     let mut open_object = MaybeUninit::uninit();
     let libbpf_options = options.libbpf.clone().into_bpf_open_opts();
     process::spare_the_other_thread();
@@ -95,8 +95,8 @@ fn schedule<Q: Policy>(
     if let Some(delay) = options.plant_start_delay_ms {
         std::thread::sleep(Duration::from_millis(delay));
     }
-    rounds(&mut port, &mut policy, &mut errands, &mut listeners, &mut books, knobs);
-    let silence = books.silence(now());
+    let silence =
+        rounds(&mut port, &mut policy, &mut errands, &mut listeners, (knobs, state), loading);
     errands.tell_programs(&policy);
     shared.keep(|keep| policy.export(keep));
     match port.unload() {
@@ -154,18 +154,18 @@ fn load_fast_path<'obj>(
     Some(fast)
 }
 
-/// The loop.
+/// The loop. Says for how long nothing had been decided when it ended.
 fn rounds<Q: Policy>(
     port: &mut KernelPort,
     policy: &mut Q,
     errands: &mut Errands,
     listeners: &mut Listeners,
-    books: &mut Books,
-    mut knobs: Knobs,
-) {
+    (mut knobs, fast_path): (Knobs, State),
+    loading: Stamp,
+) -> Span {
     process::touch_stack();
     process::leave_signals_to_the_other_thread();
-    books.begin(now());
+    let mut books = Books::open(errands.shared, loading, now(), fast_path);
     while !port.ended() {
         errands.dawdle();
         let now = now();
@@ -188,6 +188,7 @@ fn rounds<Q: Policy>(
         }
         port.rest(done.pending);
     }
+    books.silence(now())
 }
 
 /// How the fast path shall interrupt until the next round.
