@@ -272,11 +272,10 @@ static __always_inline bool guard_may_go_home(const struct task_struct *p, u32 h
 	return false;
 }
 
-/* Whether the task runs here though user space has never heard of it. */
-static __always_inline bool guard_is_stranger(const struct task_struct *p, bool was_sent)
+/* Whether the task runs here while user space decides; if it was never sent up, it is to be. */
+static __always_inline bool guard_could_be_stranger(const struct task_struct *p)
 {
-	return !was_sent && guard_activity != GUARD_AWAY &&
-	       bpf_get_current_task_btf()->pid == p->pid;
+	return guard_activity != GUARD_AWAY && bpf_get_current_task_btf()->pid == p->pid;
 }
 
 /*
@@ -284,16 +283,17 @@ static __always_inline bool guard_is_stranger(const struct task_struct *p, bool 
  * kick makes it look again, and find the scheduler process.
  */
 static __always_inline void guard_set_slice(struct task_struct *p, u64 slice, bool is_scheduler,
-					    bool was_sent)
+					    bool is_stranger)
 {
 	u32 here = bpf_get_smp_processor_id();
 
-	if (is_scheduler)
+	if (is_scheduler) {
 		guard_rests_no_more();
-	if (!is_scheduler && (guard_is_stranger(p, was_sent) || guard_may_go_home(p, here)))
+	} else if (is_stranger || guard_may_go_home(p, here)) {
 		scx_bpf_kick_cpu(here, 0);
-	else
-		scx_bpf_task_set_slice(p, slice);
+		return;
+	}
+	scx_bpf_task_set_slice(p, slice);
 }
 
 static __always_inline void guard_kick_cpu(s32 cpu, u64 flags)
@@ -314,11 +314,13 @@ static __always_inline void guard_ringbuf_submit(void *data)
 #define scx_bpf_dsq_insert_vtime guard_insert_vtime
 #define scx_bpf_kick_cpu guard_kick_cpu
 /* The backend counts how often it has sent the task up. */
-#define scx_bpf_task_set_slice(p, slice)                                                           \
+#define guard_is_stranger(p)                                                                       \
 	({                                                                                         \
-		struct task_ctx *ctx = try_lookup_task_ctx(p);                                     \
-		guard_set_slice(p, slice, is_usersched_task(p), !ctx || ctx->enq_cnt);             \
+		struct task_ctx *ctx = guard_could_be_stranger(p) ? try_lookup_task_ctx(p) : NULL; \
+		ctx && !ctx->enq_cnt;                                                              \
 	})
+#define scx_bpf_task_set_slice(p, slice)                                                           \
+	guard_set_slice(p, slice, is_usersched_task(p), guard_is_stranger(p))
 #define scx_bpf_select_cpu_and(...) guard_idle(scx_bpf_select_cpu_and(__VA_ARGS__))
 #define scx_bpf_pick_idle_cpu(...) guard_idle(scx_bpf_pick_idle_cpu(__VA_ARGS__))
 #define scx_bpf_pick_idle_cpu_node(...) guard_idle(scx_bpf_pick_idle_cpu_node(__VA_ARGS__))

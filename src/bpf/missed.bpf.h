@@ -55,17 +55,18 @@ static void kick_once_more(struct fp_cpu *c, u32 cpu, u64 now)
 }
 
 /* For the task that the CPU was kicked for, unless user space knows of it by now. */
-static void serve(struct fp_cpu *c, u32 cpu, u64 now)
+static void serve(struct fp_cpu *c, s32 pid, u32 cpu, u64 now)
 {
-	s32 pid = c->wanted;
-
-	c->wanted = 0;
 	if (c->occupant == FP_IDLE ?
 		    somebody_could_run(cpu) :
 		    is_in_the_way(c, pid, c->wanted_since) && !was_received(pid, c->wanted_since))
 		kick_once_more(c, cpu, now);
 }
 
+/*
+ * What they want stays: a kick that reaches a CPU in the middle of a switch is lost, since it has
+ * looked for work by then, and the end of that switch is the last to tell.
+ */
 static void serve_missed(u64 now)
 {
 	u64 left = __sync_lock_test_and_set(&missed_cpus, 0);
@@ -77,7 +78,7 @@ static void serve_missed(u64 now)
 		struct fp_cpu *c = cpu_record(i);
 
 		if (c && left >> (i & (FP_SCAN - 1)) & 1)
-			serve(c, i, now);
+			serve(c, c->wanted, i, now);
 	}
 }
 
@@ -162,12 +163,15 @@ static void expect(u32 cpu, s32 pid, u64 since)
 /* The CPU has switched to somebody else than the scheduler. */
 static void check_missed(struct fp_cpu *c, u32 cpu, u64 now)
 {
-	if (!c->wanted && c->occupant != FP_IDLE)
+	s32 wanted = c->wanted;
+
+	if (!wanted && c->occupant != FP_IDLE)
 		return;
 	if (!scheduler_on) {
 		/* Whoever sleeps now has just looked, with the process in its queue. */
-		if (c->wanted)
-			serve(c, cpu, now);
+		c->wanted = 0;
+		if (wanted)
+			serve(c, wanted, cpu, now);
 		return;
 	}
 	note_missed(cpu);
