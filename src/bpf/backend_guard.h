@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Mends six faults of the backend from outside, and spares two things that nobody needs.
+ * Mends seven faults of the backend from outside, and spares two things that nobody needs.
  *
  * build.rs has clang include this file ahead of the backend's source, which stays as it is: what
  * follows wraps kernel functions that the backend calls.
@@ -29,6 +29,9 @@
  * The sixth: tasks are sent to the scheduler process before it begins to decide, and after it has
  * ended, while the kernel still has it wait for others.
  *
+ * The seventh: a task that is about to end loses its CPU if its slice is used up, and whoever
+ * waits for its end waits for whoever gets the CPU.
+ *
  * Spared: waking up readers of the ring, of which there are none, since user space looks by itself;
  * and a CPU's message to itself that it should look for work if it is idle, which it is not. Each
  * is an interrupt.
@@ -45,6 +48,10 @@
 #define GUARD_SHARED_DSQ 1024
 /* Its queue for the user-space scheduler alone. */
 #define GUARD_SCHED_DSQ (GUARD_SHARED_DSQ + 1)
+/* PF_EXITING of the kernel's include/linux/sched.h. */
+#define GUARD_PF_EXITING 4
+/* The slice in which a task ends. */
+#define GUARD_ENDING_NS (1000 * 1000)
 
 /* A CPU that was found on its way offline, or -1. Whatever is queued for it, others run. */
 static s32 guard_leaving_cpu = -1;
@@ -245,9 +252,25 @@ static __always_inline bool guard_move_to_local(u64 dsq, u64 enq_flags)
 	return moved;
 }
 
-static __always_inline bool guard_go_on(struct task_struct *scheduler)
+/*
+ * Whether the task has given up its memory and is about to end; it needs its CPU for some 10 to
+ * 600 us more. The kernel takes it out of its group then, as if it had begun anew, and so finds out
+ * that it has used up its slice, if it has. It would wait in the CPU's own queue until whoever
+ * comes next has had a slice, and with it those who wait for its end.
+ */
+static __always_inline bool guard_is_ending(const struct task_struct *p)
 {
-	scx_bpf_task_set_slice(scheduler, SCX_SLICE_DFL);
+	u32 here = bpf_get_smp_processor_id();
+
+	/* What was taken for others has to get into its queues first. */
+	return p->flags & GUARD_PF_EXITING && !p->mm && here < 64 && !guard_taken_for[here];
+}
+
+static __always_inline bool guard_go_on(struct task_struct *p, bool is_scheduler)
+{
+	if (is_scheduler ? guard_activity == GUARD_RESTING : !guard_is_ending(p))
+		return false;
+	scx_bpf_task_set_slice(p, is_scheduler ? SCX_SLICE_DFL : GUARD_ENDING_NS);
 	return true;
 }
 
@@ -329,8 +352,7 @@ static __always_inline void guard_ringbuf_submit(void *data)
 #undef scx_bpf_dsq_move_to_local
 /* `prev` is the argument of the backend's dispatch, the only one that calls this. */
 #define scx_bpf_dsq_move_to_local(dsq, enq_flags)                                                  \
-	((guard_activity != GUARD_RESTING && prev && is_usersched_task(prev) && is_queued(prev) && \
-	  guard_go_on(prev)) ||                                                                    \
+	((prev && is_queued(prev) && guard_go_on(prev, is_usersched_task(prev))) ||                \
 	 guard_move_to_local(dsq, enq_flags))
 
 #endif
