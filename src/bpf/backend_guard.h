@@ -252,23 +252,32 @@ static __always_inline bool guard_move_to_local(u64 dsq, u64 enq_flags)
 	return moved;
 }
 
+/* The last task on each CPU, of the first 64, that went on to end. */
+static s32 guard_ended[64];
+
 /*
  * Whether the task has given up its memory and is about to end; it needs its CPU for some 10 to
  * 600 us more. The kernel takes it out of its group then, as if it had begun anew, and so finds out
  * that it has used up its slice, if it has. It would wait in the CPU's own queue until whoever
- * comes next has had a slice, and with it those who wait for its end.
+ * comes next has had a slice, and with it those who wait for its end. It goes on once: a task that
+ * has a million files to close gives way like any other.
  */
-static __always_inline bool guard_is_ending(const struct task_struct *p)
+static __always_inline bool guard_may_end(const struct task_struct *p)
 {
 	u32 here = bpf_get_smp_processor_id();
 
+	if (!(p->flags & GUARD_PF_EXITING) || p->mm || here >= 64 || guard_ended[here] == p->pid)
+		return false;
 	/* What was taken for others has to get into its queues first. */
-	return p->flags & GUARD_PF_EXITING && !p->mm && here < 64 && !guard_taken_for[here];
+	if (guard_taken_for[here])
+		return false;
+	guard_ended[here] = p->pid;
+	return true;
 }
 
 static __always_inline bool guard_go_on(struct task_struct *p, bool is_scheduler)
 {
-	if (is_scheduler ? guard_activity == GUARD_RESTING : !guard_is_ending(p))
+	if (is_scheduler ? guard_activity == GUARD_RESTING : !guard_may_end(p))
 		return false;
 	scx_bpf_task_set_slice(p, is_scheduler ? SCX_SLICE_DFL : GUARD_ENDING_NS);
 	return true;

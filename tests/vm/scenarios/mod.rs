@@ -12,6 +12,7 @@ mod fast_path;
 mod harness;
 mod hotplug;
 mod lab;
+mod launches;
 mod lifecycle;
 mod mix;
 mod modes;
@@ -37,6 +38,7 @@ pub const SUITE: &[&[Scenario]] = &[
     tiers::ALL,
     hotplug::ALL,
     fast_path::ALL,
+    launches::ALL,
     lab::ALL,
     stress::ALL,
 ];
