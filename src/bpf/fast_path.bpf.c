@@ -204,7 +204,9 @@ static u32 starts(struct task_struct *next, u32 cpu, u32 tier, u64 now)
 /*
  * At the end of a slice the backend looks for the next task before it sends up the one that stops,
  * so that a lower tier may follow without anybody having decided that: it is interrupted at once.
- * A task of the highest tier that gave way to its own looks for another CPU.
+ * A task of the highest tier that gave way to its own looks for another CPU. Whoever finds none
+ * gave way to somebody as urgent as itself, most often a thread of the kernel for a moment: who
+ * follows that one shall not be less urgent.
  */
 static void kick_for_requeue(struct task_struct *prev, struct fp_cpu *c, u32 cpu, u64 now)
 {
@@ -223,8 +225,11 @@ static void kick_for_requeue(struct task_struct *prev, struct fp_cpu *c, u32 cpu
 	} else if (n.tier == FP_LAT_CRITICAL) {
 		victim = make_room(prev, &n);
 	}
-	if (victim < 0)
+	if (victim < 0) {
+		if (!c->wanted)
+			want(c, prev->pid, now);
 		return;
+	}
 	count(FP_REQUEUED);
 	expect(victim, prev->pid, now);
 }

@@ -348,7 +348,8 @@ impl<W: Witness> Machine<W> {
     }
 
     /// A task that gave way to a lower tier at the end of its slice gets the CPU back at once. One
-    /// of the highest tier that gave way to its own looks for another one.
+    /// of the highest tier that gave way to its own looks for another one. The CPU's next switch
+    /// looks after whoever finds none.
     fn kick_for_requeue(&mut self, cpu: u32, before: &Occupied) {
         let Current::Task(slot) = before.current else { return };
         let task = &self.tasks[slot as usize];
@@ -359,15 +360,20 @@ impl<W: Witness> Machine<W> {
         }
         let wanted = Some((task.pid, self.now));
         let occupant = self.rank_of(self.cpus[cpu as usize].seen.current);
-        if occupant < rank(tier) && self.may_kick(cpu) {
+        let victim = if occupant < rank(tier) && self.may_kick(cpu) {
             self.interrupt(cpu, Some(slot));
-            self.expect(cpu, wanted);
+            Some(cpu)
         } else if tier == Tier::LatCritical {
             let mut need = Need { here: cpu, spare_here: true, ..Need::default() };
-            if let Some(victim) = self.make_room(slot, &mut need) {
-                self.expect(victim, wanted);
-            }
+            self.make_room(slot, &mut need)
+        } else {
+            None
+        };
+        if let Some(victim) = victim {
+            return self.expect(victim, wanted);
         }
+        let next = &mut self.cpus[cpu as usize].seen.wanted;
+        *next = next.or(wanted);
     }
 
     // ---- Kicks that come to nothing -----------------------------------------------------------
