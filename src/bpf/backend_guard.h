@@ -259,8 +259,8 @@ static s32 guard_ended[64];
  * Whether the task has given up its memory and is about to end; it needs its CPU for some 10 to
  * 600 us more. The kernel takes it out of its group then, as if it had begun anew, and so finds out
  * that it has used up its slice, if it has. It would wait in the CPU's own queue until whoever
- * comes next has had a slice, and with it those who wait for its end. It goes on once: a task that
- * has a million files to close gives way like any other.
+ * comes next has had a slice, and with it those who wait for its end. It goes on once, which is
+ * noted here: a task that has a million files to close gives way like any other.
  */
 static __always_inline bool guard_may_end(const struct task_struct *p)
 {

@@ -168,8 +168,8 @@ static void check_missed(struct fp_cpu *c, u32 cpu, u64 now)
 	if (!wanted && c->occupant != FP_IDLE)
 		return;
 	if (!scheduler_on) {
-		/* Whoever sleeps now has just looked, with the process in its queue. */
 		c->wanted = 0;
+		/* Whoever sleeps now has just looked, with the process in its queue. */
 		if (wanted)
 			serve(c, wanted, cpu, now);
 		return;

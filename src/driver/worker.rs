@@ -95,8 +95,11 @@ fn schedule<Q: Policy>(
     if let Some(delay) = options.plant_start_delay_ms {
         std::thread::sleep(Duration::from_millis(delay));
     }
-    let silence =
-        rounds(&mut port, &mut policy, &mut errands, &mut listeners, (knobs, state), loading);
+    process::touch_stack();
+    process::leave_signals_to_the_other_thread();
+    let mut books = Books::open(shared, loading, now(), state);
+    rounds(&mut port, &mut policy, &mut errands, &mut listeners, &mut books, knobs);
+    let silence = books.silence(now());
     errands.tell_programs(&policy);
     shared.keep(|keep| policy.export(keep));
     match port.unload() {
@@ -154,18 +157,15 @@ fn load_fast_path<'obj>(
     Some(fast)
 }
 
-/// The loop. Says for how long nothing had been decided when it ended.
+/// The loop.
 fn rounds<Q: Policy>(
     port: &mut KernelPort,
     policy: &mut Q,
     errands: &mut Errands,
     listeners: &mut Listeners,
-    (mut knobs, fast_path): (Knobs, State),
-    loading: Stamp,
-) -> Span {
-    process::touch_stack();
-    process::leave_signals_to_the_other_thread();
-    let mut books = Books::open(errands.shared, loading, now(), fast_path);
+    books: &mut Books,
+    mut knobs: Knobs,
+) {
     while !port.ended() {
         errands.dawdle();
         let now = now();
@@ -188,7 +188,6 @@ fn rounds<Q: Policy>(
         }
         port.rest(done.pending);
     }
-    books.silence(now())
 }
 
 /// How the fast path shall interrupt until the next round.
