@@ -154,6 +154,8 @@ pub struct Evidence {
     pub named: Option<Tier>,
     /// It has used up its slices for longer than it usually runs.
     pub cpu_bound: bool,
+    /// It takes what Batch work lacks.
+    pub hoards: bool,
     /// It has been seen often enough that averages move slowly.
     pub mature: bool,
     /// How long it usually runs between two sleeps, and how far a run usually is from that.

@@ -103,8 +103,8 @@ struct Record<T> {
 pub enum Entered {
     /// A task never seen, or forgotten: its data is `T::default()`.
     New(Slot),
-    /// A task that is known and was not waiting.
-    Known(Slot),
+    /// A task that is known and was not waiting, and how long ago its message before came.
+    Known(Slot, Span),
     /// A task that waits already: the newer ticket takes the older one's place. Its data is as it
     /// was, even if the ticket says that the pid has been used again: a queue may depend on it.
     Replaced(Slot),
@@ -208,8 +208,9 @@ impl<T: Clone + Default> TaskTable<T> {
             self.records[slot.0 as usize].data = T::default();
         }
         self.resting.unlink(&mut self.links, slot);
+        let since = self.waited(slot, now);
         self.wait(now, slot, arrival);
-        if reborn { Entered::New(slot) } else { Entered::Known(slot) }
+        if reborn { Entered::New(slot) } else { Entered::Known(slot, since) }
     }
 
     /// The task was dispatched: it rests until it comes back. What it waited for is returned.
@@ -289,7 +290,7 @@ impl<T: Clone + Default> TaskTable<T> {
         Some(kept.request(self.stays[slot.0 as usize].pid))
     }
 
-    /// How long the task has waited.
+    /// How long the task has waited, or how long ago its last message came.
     pub fn waited(&self, slot: Slot, now: Stamp) -> Span {
         now.since(self.since[slot.0 as usize])
     }
@@ -435,7 +436,7 @@ mod tests {
             table.leave(slot);
         }
         assert!(matches!(table.enter(at(1), arrival(3, 1)), Entered::New(_)));
-        assert!(matches!(table.enter(at(1), arrival(2, 2)), Entered::Known(_)));
+        assert!(matches!(table.enter(at(1), arrival(2, 2)), Entered::Known(..)));
         assert!(!table.has_room());
         let mut known: std::vec::Vec<_> = table.known().map(|(p, &d)| (p.as_raw(), d)).collect();
         known.sort();
@@ -446,7 +447,7 @@ mod tests {
     fn a_pid_used_again_starts_afresh_but_a_restart_is_no_rebirth() {
         let mut table = TaskTable::<u32>::new(4);
         table.remember(Pid::new(1).unwrap(), 77);
-        let Entered::Known(slot) = table.enter(at(0), arrival(1, 1)) else { panic!() };
+        let Entered::Known(slot, _) = table.enter(at(0), arrival(1, 1)) else { panic!() };
         assert_eq!(*table.data(slot), 77);
         table.leave(slot);
         let Entered::New(slot) = table.enter(at(1), arrival(1, 1)) else { panic!() };

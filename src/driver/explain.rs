@@ -150,12 +150,16 @@ fn tell(answer: &Answer, name_of: &dyn Fn(u32) -> Option<String>) -> Vec<String>
 }
 
 fn tell_evidence(pid: i32, evidence: &Evidence) -> String {
-    let Evidence { comm, tier, behaves, named, cpu_bound, run, run_dev, .. } = *evidence;
+    let Evidence { comm, tier, behaves, named, cpu_bound, hoards, run, run_dev, .. } = *evidence;
     let why = match named {
         _ if evidence.weight.get() == 1 => "its class or nice value lets everybody pass".into(),
         Some(_) => "its name says so".to_owned(),
         None if cpu_bound && tier == Tier::Batch => {
             "it has used up its slices for longer than it usually runs".into()
+        }
+        None if hoards && tier == Tier::Batch => {
+            "it takes a large part of the machine while tasks that compute get next to nothing"
+                .into()
         }
         None if tier != behaves => format!("behaviour alone would make it {behaves:?}"),
         None => "its behaviour says so".into(),

@@ -354,7 +354,7 @@ fn tier_of(index: u64) -> Tier {
 
 fn evidence_words(evidence: Option<&Evidence>) -> [u64; EVIDENCE_WORDS] {
     let Some(evidence) = evidence else { return [0; EVIDENCE_WORDS] };
-    let Evidence { comm, tier, behaves, named, cpu_bound, .. } = *evidence;
+    let Evidence { comm, tier, behaves, named, cpu_bound, mature, hoards, .. } = *evidence;
     let [low, high] = comm.to_words();
     [
         1,
@@ -363,7 +363,7 @@ fn evidence_words(evidence: Option<&Evidence>) -> [u64; EVIDENCE_WORDS] {
         tier.index() as u64,
         behaves.index() as u64,
         named.map_or(0, |tier| 1 + tier.index() as u64),
-        u64::from(cpu_bound) | u64::from(evidence.mature) << 1,
+        u64::from(cpu_bound) | u64::from(mature) << 1 | u64::from(hoards) << 2,
         evidence.run.as_nanos(),
         evidence.run_dev.as_nanos(),
         evidence.wake_freq,
@@ -382,6 +382,7 @@ fn evidence_of(words: [u64; EVIDENCE_WORDS]) -> Option<Evidence> {
         named: named.checked_sub(1).map(tier_of),
         cpu_bound: flags & 1 == 1,
         mature: flags >> 1 & 1 == 1,
+        hoards: flags >> 2 & 1 == 1,
         run: Span::from_nanos(run),
         run_dev: Span::from_nanos(run_dev),
         wake_freq,
@@ -532,6 +533,7 @@ pub mod tests {
             named: Some(Tier::Batch),
             cpu_bound: true,
             mature: true,
+            hoards: true,
             run: Span::from_nanos(6),
             run_dev: Span::from_nanos(7),
             wake_freq: 8,

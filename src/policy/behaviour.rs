@@ -34,11 +34,14 @@ pub const AGE_MATURE: u8 = 8;
 const AGE_MAX: u8 = 16;
 /// What of a run is taken for one birth at most. Chosen: a fork of a large process takes so long.
 const BIRTH: Span = Span::from_millis(1);
-/// Over this time the share that births take is averaged. Chosen: longer than the time between two
-/// bursts of a shell, so that one of them says little.
-const BREEDING_WINDOW: Span = Span::from_millis(256);
-/// The whole of a task's time, of which births take a share.
+/// Over this time the shares that a task and its births take are averaged. Chosen: longer than the
+/// time between two bursts of a shell, so that one of them says little.
+const SHARE_WINDOW: Span = Span::from_millis(256);
+/// The whole of a task's time, of which it and its births take a share.
 const WHOLE: u64 = u16::MAX as u64;
+/// What a wake-up takes of the machine besides the run: a round of the scheduler process and the
+/// switches to it. Measured: 24 us on a virtual machine of 1 GIPS (docs/fast-path.md).
+const ROUND: Span = Span::from_micros(20);
 /// Who spends more of its time than this on births does nothing else, until they take less than
 /// that. Chosen: twelve forks every 100 ms, or eight every 48 ms, take up to a quarter of a CPU; a
 /// loop of forks takes half of one and more, and a fifth when it is treated as Batch beside hogs.
@@ -61,7 +64,7 @@ pub struct Behaviour {
     wakeups: u32,
     voluntary: u32,
     /// Wake-ups and voluntary switches in 100 ms, with [`FRACTION`].
-    wake_freq: u32,
+    wake_freq: u16,
     csw_rate: u32,
     /// Wake-ups seen, up to [`AGE_MAX`].
     age: u8,
@@ -69,6 +72,8 @@ pub struct Behaviour {
     births: u8,
     /// What of its time births take, of [`WHOLE`].
     breeding: u16,
+    /// What it takes of a CPU, its wake-ups included, of [`WHOLE`].
+    taking: u16,
 }
 
 impl Default for Behaviour {
@@ -81,11 +86,12 @@ impl Default for Behaviour {
             cpu_time: Span::ZERO,
             wakeups: 0,
             voluntary: 0,
-            wake_freq: (WAKE_FREQ_NEW as u32) << FRACTION,
+            wake_freq: (WAKE_FREQ_NEW as u16) << FRACTION,
             csw_rate: 0,
             age: 0,
             births: 0,
             breeding: 0,
+            taking: 0,
         }
     }
 }
@@ -111,7 +117,7 @@ impl Behaviour {
         Behaviour {
             run: ShortSpan::of(prediction.run),
             run_dev: ShortSpan::of(prediction.run_dev),
-            wake_freq: rate(prediction.wake_freq, WAKE_FREQ_MAX),
+            wake_freq: rate(prediction.wake_freq, WAKE_FREQ_MAX) as u16,
             csw_rate: rate(prediction.csw_rate, CSW_RATE_MAX),
             ..Behaviour::default()
         }
@@ -145,7 +151,7 @@ impl Behaviour {
             Cause::Requeue => self.awake = ShortSpan::of(arrival.awake),
             Cause::Wakeup => {
                 let interval = self.interval(now, arrival, ran);
-                self.note_breeding(&interval);
+                self.note_shares(&interval);
                 self.age = self.age.saturating_add(1).min(AGE_MAX);
                 // The very first sleep ends a run that began before we looked.
                 if self.age >= AGE_SPEAKS {
@@ -185,13 +191,17 @@ impl Behaviour {
         Interval { length, wakeups, voluntary, run, all }
     }
 
-    /// How much of the time between two wake-ups went into births.
-    fn note_breeding(&mut self, seen: &Interval) {
-        let share = |time: Span| time.min(BREEDING_WINDOW).as_nanos() * WHOLE;
-        let window = BREEDING_WINDOW.as_nanos();
-        let spent = if self.births > 0 { seen.all.min(seen.length) } else { Span::ZERO };
-        let kept = u64::from(self.breeding) * (WHOLE - share(seen.length) / window) / WHOLE;
-        self.breeding = (kept + share(spent) / window).min(WHOLE) as u16;
+    /// How much of the time between two wake-ups it took, and how much went into births.
+    fn note_shares(&mut self, seen: &Interval) {
+        let share =
+            |time: Span| time.min(SHARE_WINDOW).as_nanos() * WHOLE / SHARE_WINDOW.as_nanos();
+        let average = |old: u16, spent: Span| {
+            let kept = u64::from(old) * (WHOLE - share(seen.length)) / WHOLE;
+            (kept + share(spent.min(seen.length))).min(WHOLE) as u16
+        };
+        let bred = if self.births > 0 { seen.all } else { Span::ZERO };
+        self.breeding = average(self.breeding, bred);
+        self.taking = average(self.taking, seen.all + ROUND.scale(seen.wakeups, 1));
     }
 
     fn learn(&mut self, seen: &Interval) {
@@ -202,7 +212,8 @@ impl Behaviour {
         };
         // One step for the wake-up, and one for every unit of time without any.
         for _ in 0..1 + units.min(u64::from(AGE_MATURE)) {
-            self.wake_freq = self.rate(self.wake_freq, rate(seen.wakeups, WAKE_FREQ_MAX));
+            let wakes = rate(seen.wakeups, WAKE_FREQ_MAX);
+            self.wake_freq = self.rate(self.wake_freq.into(), wakes) as u16;
             self.csw_rate = self.rate(self.csw_rate, rate(seen.voluntary, CSW_RATE_MAX));
         }
         let off = Span::from_nanos(seen.run.as_nanos().abs_diff(self.run().as_nanos()));
@@ -261,6 +272,11 @@ impl Behaviour {
         u64::from(self.breeding) > if before { BREEDS.1 } else { BREEDS.0 }
     }
 
+    /// What it takes of a CPU, and what the whole would be.
+    pub fn takes(&self) -> (u64, u64) {
+        (self.taking.into(), WHOLE)
+    }
+
     /// How long it is expected to run: as usual, or as long as it does already.
     pub fn expected_run(&self) -> Span {
         self.run.max(self.awake).get()
@@ -298,7 +314,7 @@ impl Behaviour {
             tier,
             run: self.run(),
             run_dev: self.run_dev(),
-            wake_freq: rate(self.wake_freq),
+            wake_freq: rate(self.wake_freq.into()),
             csw_rate: rate(self.csw_rate),
             ..Observation::default()
         }

@@ -56,6 +56,8 @@ pub struct Standing {
     pub named: Option<Tier>,
     /// It has used up its slices for so long that it counts as Batch until it sleeps.
     pub cpu_bound: bool,
+    /// It takes what Batch work lacks ([`famine`](super::famine)), and so counts as Batch.
+    pub hoards: bool,
 }
 
 /// Decides tiers. Holds the names that decide before behaviour does.
@@ -109,7 +111,8 @@ pub fn classify(
             now.cpu_bound |= seen.awake() > limit;
         }
     }
-    let demoted = knobs.rules.cpu_bound_demotion && now.cpu_bound;
+    let hoards = knobs.rules.famine && now.hoards;
+    let demoted = knobs.rules.cpu_bound_demotion && now.cpu_bound || hoards;
     let tier = match () {
         () if demoted => Tier::Batch,
         // A fork takes long, and what waits for it is a task that is Interactive itself.

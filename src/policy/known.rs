@@ -125,6 +125,7 @@ impl Task {
             behaves: standing.behaves,
             named: standing.named,
             cpu_bound: standing.cpu_bound,
+            hoards: standing.hoards,
             mature: behaviour.is_mature(),
             run: behaviour.run(),
             run_dev: behaviour.run_dev(),

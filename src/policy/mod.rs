@@ -5,6 +5,7 @@
 mod behaviour;
 mod classify;
 mod fair;
+mod famine;
 mod known;
 mod order;
 mod pandemonium;

@@ -13,6 +13,7 @@
 use super::behaviour::Behaviour;
 use super::classify::{Classifier, Standing, classify};
 use super::fair::{Claim, Clock, charge, effective_weight};
+use super::famine::Famine;
 use super::known::{Promise, Task, has_just_forked};
 use super::order::{Choice, LIGHT_WAIT, Situation, Turns, choose};
 use super::placement::{Placer, Scene};
@@ -48,6 +49,7 @@ pub struct Pandemonium {
     batch_weight: u64,
     classifier: Classifier,
     detectors: Detectors,
+    famine: Famine,
     placer: Placer,
     programs: ProcDb,
     minute: Minute,
@@ -80,6 +82,7 @@ impl Pandemonium {
             batch_weight: u64::from(WEIGHT_DEFAULT),
             classifier: Classifier::new(&setup.names),
             detectors: Detectors::new(limits.burst_wakeups),
+            famine: Famine::new(setup.cpus),
             placer: Placer::new(setup),
             programs: ProcDb::new(CAPACITY),
             minute: Minute::default(),
@@ -148,8 +151,9 @@ impl Pandemonium {
         self.table.data_mut(slot).begin_as(now, arrival, named, known)
     }
 
-    /// Takes in what the message says about the task: what it used, what that makes of it.
-    fn learn(&mut self, slot: Slot, now: Stamp, arrival: &Arrival, running: u32) {
+    /// Takes in what the message says about the task: what it used, what that makes of it. The one
+    /// before came `since` then.
+    fn learn(&mut self, slot: Slot, now: Stamp, arrival: &Arrival, since: Span, running: u32) {
         let ran = self.account(slot, arrival, running);
         let again;
         let mut arrival = arrival;
@@ -162,17 +166,19 @@ impl Pandemonium {
         }
         let knobs = &self.knobs;
         let task = self.table.data_mut(slot);
-        let demoted_before = task.standing.cpu_bound;
+        let before = task.standing;
+        self.famine.on_message(now, before.tier, arrival.cause, since, ran);
         let granted = match task.slice.get() {
             Span::ZERO => knobs.slice,
             granted => granted,
         };
         let used_up = arrival.stint >= granted.scale(USED_UP.0, USED_UP.1);
         task.behaviour.observe(now, arrival, ran);
+        task.standing.hoards = self.famine.hoards(now, before.hoards, task.behaviour.takes());
         task.standing = classify(&task.standing, &task.behaviour, arrival, used_up, knobs);
         task.weight = arrival.weight;
         task.effective_weight = effective_weight(arrival.weight, task.standing.tier) as u16;
-        let turned = task.standing.cpu_bound && !demoted_before;
+        let turned = task.standing.cpu_bound && !before.cpu_bound;
         // Who has matured tells once a minute; who turns out a hog before may not live to mature.
         let mature = task.behaviour.is_mature();
         if arrival.cause == Cause::Wakeup && mature || turned && !mature {
@@ -354,23 +360,23 @@ impl Policy for Pandemonium {
         self.counters.arrived(arrival.cause);
         self.detectors.on_enqueue(now, arrival.cause, &self.knobs.rules);
         self.detectors.on_batch(now, self.batch_waits());
-        let slot = match self.table.enter(now, arrival) {
+        let (slot, since) = match self.table.enter(now, arrival) {
             Entered::Replaced(slot) if arrival.cause == Cause::New => {
                 // The pid has been used again while its last owner waited, whose age it inherits.
                 self.dequeue(slot);
                 *self.table.data_mut(slot) = self.newcomer();
-                self.learn(slot, now, &arrival, view.running);
+                self.learn(slot, now, &arrival, Span::ZERO, view.running);
                 self.enqueue(now, slot);
                 return;
             }
             Entered::Replaced(_) => return,
             Entered::New(slot) => {
                 *self.table.data_mut(slot) = self.newcomer();
-                slot
+                (slot, Span::ZERO)
             }
-            Entered::Known(slot) => slot,
+            Entered::Known(slot, since) => (slot, since),
         };
-        self.learn(slot, now, &arrival, view.running);
+        self.learn(slot, now, &arrival, since, view.running);
         let class = self.enqueue(now, slot);
         self.table.classify(slot, class);
     }
@@ -484,6 +490,7 @@ impl Policy for Pandemonium {
             behaves: memo.tier,
             named,
             cpu_bound: memo.tier == Tier::Batch,
+            hoards: false,
         };
         let behaviour = Behaviour::remembered(memo.run);
         let mut task = self.newcomer();

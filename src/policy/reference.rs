@@ -63,7 +63,7 @@ impl<O: Ordering> Policy for Reference<O> {
         let (slot, before) = match self.table.enter(now, arrival) {
             Entered::Replaced(_) => return,
             Entered::New(slot) => (slot, self.order.start()),
-            Entered::Known(slot) => (slot, *self.table.data(slot)),
+            Entered::Known(slot, _) => (slot, *self.table.data(slot)),
         };
         let key = self.order.key(before, &arrival, &self.knobs);
         *self.table.data_mut(slot) = key;

@@ -7,7 +7,7 @@ use crate::world::{World, sent};
 use proptest::prelude::*;
 use scx_pandemonium_user::engine::{Limits, Policy};
 use scx_pandemonium_user::facts::Facts;
-use scx_pandemonium_user::knobs::Knobs;
+use scx_pandemonium_user::knobs::{Knobs, Rules};
 use scx_pandemonium_user::policy::{Pandemonium, Scaling, Setup, Vruntime};
 use scx_pandemonium_user::task::{Arrival, Cause, Comm, Dispatch, Pid, Reason, Tier, Weight};
 use scx_pandemonium_user::time::Span;
@@ -259,6 +259,8 @@ fn of_two_of_a_tier_who_asks_for_less_goes_first() {
 #[test]
 fn a_loop_of_forks_and_its_children_are_no_more_urgent_than_hogs() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
+    // These hogs never run, which alone would make a Batch task of the loop.
+    policy.apply(&Knobs { rules: Rules { famine: false, ..Rules::default() }, ..Knobs::default() });
     let mut world = among_hogs(&mut policy);
     let name = Comm::from_text("loop");
     let of = |pid, ticket, cause, facts| Arrival {

@@ -50,6 +50,22 @@ fn a_run_prints_the_same_twice_and_says_what_it_is_about() {
     assert_ne!(text, printed(&["run", "wake", "-n", "2", "-p", "pandemonium,fifo", "--seed", "8"]));
 }
 
+/// Beside tasks that wake up every few microseconds a hog runs, and they go on as they did.
+#[test]
+fn a_hog_lives_beside_a_pair_that_never_sleeps_for_long() {
+    let ran = |famine| {
+        let rule = format!("rule.famine={famine}");
+        let json = printed(&["run", "ipc", "-n", "1", "--set", &rule, "--format", "json"]);
+        let tables: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let figure = |row: usize, name| tables[2]["rows"][row][name].as_f64().unwrap();
+        assert_eq!(tables[2]["rows"][0]["task"], "stress");
+        (figure(0, "work"), figure(1, "p99"))
+    };
+    let (with, without) = (ran("on"), ran("off"));
+    assert!(with.0 > 10.0 * without.0, "work: {with:?}, {without:?}");
+    assert!(with.1 < 1.1 * without.1, "p99: {with:?}, {without:?}");
+}
+
 #[test]
 fn tables_come_as_csv_and_json_too() {
     let json = printed(&["run", "wake", "-n", "2", "--format", "json"]);

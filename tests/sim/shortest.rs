@@ -33,7 +33,7 @@ impl Policy for Shortest {
     fn on_arrival(&mut self, now: Stamp, arrival: Arrival, _view: &MachineView) {
         let slot = match self.table.enter(now, arrival) {
             Entered::Replaced(_) => return, // it waits already, now with a newer ticket
-            Entered::New(slot) | Entered::Known(slot) => slot,
+            Entered::New(slot) | Entered::Known(slot, _) => slot,
         };
         let usual = self.table.data_mut(slot);
         *usual = usual.scale(3, 4) + arrival.stint.scale(1, 4);
