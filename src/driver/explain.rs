@@ -297,6 +297,13 @@ mod tests {
     }
 
     #[test]
+    fn a_hoarder_is_told_why_it_is_batch() {
+        let hoarder = Evidence { cpu_bound: false, hoards: true, ..known().evidence.unwrap() };
+        let told = tell_evidence(40, &hoarder);
+        assert!(told.contains("is Batch: it takes a large part of the machine"), "{told}");
+    }
+
+    #[test]
     fn a_task_that_nobody_knows_is_told_to_be_none() {
         let nobody = Answer { pid: Pid::new(40), ..Answer::default() };
         let lines = tell(&nobody, &|_| None);

@@ -12,10 +12,10 @@ mod fast_path;
 mod harness;
 mod hotplug;
 mod lab;
-mod launches;
 mod lifecycle;
 mod mix;
 mod modes;
+mod phases;
 mod procdb;
 mod record;
 mod stress;
@@ -38,7 +38,7 @@ pub const SUITE: &[&[Scenario]] = &[
     tiers::ALL,
     hotplug::ALL,
     fast_path::ALL,
-    launches::ALL,
+    phases::ALL,
     lab::ALL,
     stress::ALL,
 ];
