@@ -47,8 +47,8 @@ impl Famine {
         }
     }
 
-    /// Takes in a message of a task that was of `tier`. If it is one of Batch that has lost its CPU,
-    /// it has wanted one for all the time since its message before, and `ran` for a part of that.
+    /// Takes in a message of a task that was of `tier`. If it is one of Batch that has lost its
+    /// CPU, it has wanted one for all the time since its message before, and `ran` for a part.
     pub fn on_message(&mut self, now: Stamp, tier: Tier, cause: Cause, since: Span, ran: Span) {
         if tier != Tier::Batch || cause != Cause::Requeue {
             return;
@@ -82,8 +82,8 @@ impl Famine {
         self.starves && now.since(self.began) < WINDOW.scale(2, 1)
     }
 
-    /// Whether a task that takes `taken` of `whole`, a CPU's time, hoards; `before` is what this was
-    /// the last time.
+    /// Whether a task that takes `taken` of `whole`, a CPU's time, hoards; `before` is what this
+    /// was the last time.
     pub fn hoards(&self, now: Stamp, before: bool, (taken, whole): (u64, u64)) -> bool {
         let parts = if before { 2 * HOARD } else { HOARD };
         (before || self.active(now)) && self.exceeds(taken, whole, parts)

@@ -102,6 +102,23 @@ impl Task {
         used
     }
 
+    /// Who begins to hoard begins at the clock, as a new task does. What it took beyond its share
+    /// would be paid back at once, and a pipe would stand still for 40 ms.
+    pub fn note_hoarding(&mut self, hoards: bool, clock: Vtime) {
+        if hoards && !self.standing.hoards {
+            self.vruntime = self.vruntime.min(clock);
+        }
+        self.standing.hoards = hoards;
+    }
+
+    /// The slice that it was given last, or would have been.
+    pub fn granted(&self, knobs: &Knobs) -> Span {
+        match self.slice.get() {
+            Span::ZERO => knobs.slice,
+            granted => granted,
+        }
+    }
+
     /// What its slice depends on. Of whom neither his own life nor his name tells anything, a
     /// whole slice is expected.
     pub fn need(&self, knobs: &Knobs) -> Need {

@@ -168,13 +168,10 @@ impl Pandemonium {
         let task = self.table.data_mut(slot);
         let before = task.standing;
         self.famine.on_message(now, before.tier, arrival.cause, since, ran);
-        let granted = match task.slice.get() {
-            Span::ZERO => knobs.slice,
-            granted => granted,
-        };
-        let used_up = arrival.stint >= granted.scale(USED_UP.0, USED_UP.1);
+        let used_up = arrival.stint >= task.granted(knobs).scale(USED_UP.0, USED_UP.1);
         task.behaviour.observe(now, arrival, ran);
-        task.standing.hoards = self.famine.hoards(now, before.hoards, task.behaviour.takes());
+        let hoards = self.famine.hoards(now, before.hoards, task.behaviour.takes());
+        task.note_hoarding(hoards, self.clock.now());
         task.standing = classify(&task.standing, &task.behaviour, arrival, used_up, knobs);
         task.weight = arrival.weight;
         task.effective_weight = effective_weight(arrival.weight, task.standing.tier) as u16;
