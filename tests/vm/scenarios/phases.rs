@@ -36,8 +36,8 @@ pub const ALL: &[Scenario] = &[
 /// p99 was 3.1 times the median while programs lost their CPU at their end, and is 1.04 times since
 /// they do not. A tick in the middle of a launch costs less than this.
 const P99_TO_MEDIAN_MAX: f64 = 1.5;
-/// What the hog beside the pair does, by what hogs do that share the CPU with a task that sleeps. It
-/// was 0.005 while the pair was urgent all the time, and is 0.19.
+/// What the hog beside the pair does, by what hogs do beside a task that sleeps: 0.005 while the
+/// pair was urgent all the time, 0.19 to 0.38 since.
 const WORK_MIN: f64 = 0.1;
 /// p99 of a round trip, in us: whoever waits for the hog interrupts it after a millisecond.
 const TRIP_MAX: f64 = 1_500.0;
