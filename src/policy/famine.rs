@@ -15,6 +15,9 @@ use crate::time::{Span, Stamp};
 /// What Batch gets is judged over this time. Chosen: several rescues long, and short against what
 /// a person calls a standstill.
 pub const WINDOW: Span = Span::from_millis(256);
+/// No Batch task of ordinary weight waits for longer, since rescues come after 500 ms at most. Who
+/// has not told anything for hours has run alone, which says nothing about this window.
+const SINCE_MAX: Span = Span::from_millis(1_024);
 /// Batch starves if it gets less than a fair share divided by this. Chosen: who is urgent may have
 /// most of the machine for as long as something remains.
 const STARVED: u64 = 8;
@@ -53,9 +56,10 @@ impl Famine {
         if tier != Tier::Batch || cause != Cause::Requeue {
             return;
         }
+        let length = now.since(self.began);
+        let (since, ran) = (since.min(SINCE_MAX), ran.min(SINCE_MAX));
         self.ran += ran;
         self.waited += since - ran;
-        let length = now.since(self.began);
         if length >= WINDOW {
             self.judge(length);
             (self.began, self.ran, self.waited) = (now, Span::ZERO, Span::ZERO);
@@ -74,7 +78,8 @@ impl Famine {
 
     /// Whether `taken` of `whole` is more than a fair share divided by `parts`.
     fn exceeds(&self, taken: u64, whole: u64, parts: u64) -> bool {
-        taken * self.crowd * parts > whole * self.cpus
+        let [taken, whole, crowd, cpus] = [taken, whole, self.crowd, self.cpus].map(u128::from);
+        taken * crowd * u128::from(parts) > whole * cpus
     }
 
     /// Whether Batch starves. That it did once is forgotten when none of it comes any more.
@@ -148,6 +153,15 @@ mod tests {
             lost_cpu(&mut famine, turn * 2, Span::from_millis(128), Span::from_millis(4));
         }
         assert!(!famine.active(at(2_000)));
+    }
+
+    #[test]
+    fn a_hog_that_ran_alone_for_years_is_no_crowd() {
+        let mut famine = second_of(Span::ZERO);
+        let years = Span::from_millis(100_000_000_000);
+        lost_cpu(&mut famine, 1_000, years, years);
+        lost_cpu(&mut famine, 1_300, Span::ZERO, Span::ZERO);
+        assert!(famine.crowd < 8, "{famine:?}");
     }
 
     #[test]
