@@ -195,8 +195,9 @@ impl Behaviour {
     fn note_shares(&mut self, seen: &Interval) {
         let share =
             |time: Span| time.min(SHARE_WINDOW).as_nanos() * WHOLE / SHARE_WINDOW.as_nanos();
+        let left = WHOLE - share(seen.length);
         let average = |old: u16, spent: Span| {
-            let kept = u64::from(old) * (WHOLE - share(seen.length)) / WHOLE;
+            let kept = u64::from(old) * left / WHOLE;
             (kept + share(spent.min(seen.length))).min(WHOLE) as u16
         };
         let bred = if self.births > 0 { seen.all } else { Span::ZERO };
@@ -210,11 +211,12 @@ impl Behaviour {
             let doubled = UNIT.scale(events << (FRACTION + 1), seen.length.as_nanos());
             (doubled.as_nanos().saturating_add(1) / 2).min(max << FRACTION) as u32
         };
+        let wakes = rate(seen.wakeups, WAKE_FREQ_MAX);
+        let switches = rate(seen.voluntary, CSW_RATE_MAX);
         // One step for the wake-up, and one for every unit of time without any.
         for _ in 0..1 + units.min(u64::from(AGE_MATURE)) {
-            let wakes = rate(seen.wakeups, WAKE_FREQ_MAX);
             self.wake_freq = self.rate(self.wake_freq.into(), wakes) as u16;
-            self.csw_rate = self.rate(self.csw_rate, rate(seen.voluntary, CSW_RATE_MAX));
+            self.csw_rate = self.rate(self.csw_rate, switches);
         }
         let off = Span::from_nanos(seen.run.as_nanos().abs_diff(self.run().as_nanos()));
         if self.age == AGE_SPEAKS {

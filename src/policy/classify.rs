@@ -111,8 +111,7 @@ pub fn classify(
             now.cpu_bound |= seen.awake() > limit;
         }
     }
-    let hoards = knobs.rules.famine && now.hoards;
-    let demoted = knobs.rules.cpu_bound_demotion && now.cpu_bound || hoards;
+    let demoted = knobs.rules.cpu_bound_demotion && now.cpu_bound || now.hoards;
     let tier = match () {
         () if demoted => Tier::Batch,
         // A fork takes long, and what waits for it is a task that is Interactive itself.

@@ -14,7 +14,7 @@ use crate::time::{Span, Stamp};
 
 /// What Batch gets is judged over this time. Chosen: several rescues long, and short against what
 /// a person calls a standstill.
-pub const WINDOW: Span = Span::from_millis(256);
+const WINDOW: Span = Span::from_millis(256);
 /// No Batch task of ordinary weight waits for longer, since rescues come after 500 ms at most. Who
 /// has not told anything for hours has run alone, which says nothing about this window.
 const SINCE_MAX: Span = Span::from_millis(1_024);
@@ -83,7 +83,7 @@ impl Famine {
     }
 
     /// Whether Batch starves. That it did once is forgotten when none of it comes any more.
-    pub fn active(&self, now: Stamp) -> bool {
+    fn active(&self, now: Stamp) -> bool {
         self.starves && now.since(self.began) < WINDOW.scale(2, 1)
     }
 

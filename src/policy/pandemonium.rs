@@ -151,8 +151,8 @@ impl Pandemonium {
         self.table.data_mut(slot).begin_as(now, arrival, named, known)
     }
 
-    /// Takes in what the message says about the task: what it used, what that makes of it. The one
-    /// before came `since` then.
+    /// Takes in what the message says about the task: what it used, what that makes of it. The
+    /// one before came so long ago as `since` says.
     fn learn(&mut self, slot: Slot, now: Stamp, arrival: &Arrival, since: Span, running: u32) {
         let ran = self.account(slot, arrival, running);
         let again;
@@ -171,7 +171,7 @@ impl Pandemonium {
         let used_up = arrival.stint >= task.granted(knobs).scale(USED_UP.0, USED_UP.1);
         task.behaviour.observe(now, arrival, ran);
         let hoards = self.famine.hoards(now, before.hoards, task.behaviour.takes());
-        task.note_hoarding(hoards, self.clock.now());
+        task.note_hoarding(hoards && knobs.rules.famine, self.clock.now());
         task.standing = classify(&task.standing, &task.behaviour, arrival, used_up, knobs);
         task.weight = arrival.weight;
         task.effective_weight = effective_weight(arrival.weight, task.standing.tier) as u16;

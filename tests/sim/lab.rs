@@ -19,6 +19,12 @@ fn printed(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("the lab prints text")
 }
 
+/// The tables that a command prints, to be read by a program.
+fn tables(arguments: &[&str]) -> serde_json::Value {
+    let json = printed(&[arguments, &["--format", "json"]].concat());
+    serde_json::from_str(&json).expect("tables are JSON")
+}
+
 /// A changed number is a change of behaviour: whoever made it looks at the difference and commits
 /// it. `BLESS=1 cargo test --release --test sim scores` writes the new table.
 #[test]
@@ -55,8 +61,7 @@ fn a_run_prints_the_same_twice_and_says_what_it_is_about() {
 fn a_hog_lives_beside_a_pair_that_never_sleeps_for_long() {
     let ran = |famine| {
         let rule = format!("rule.famine={famine}");
-        let json = printed(&["run", "ipc", "-n", "1", "--set", &rule, "--format", "json"]);
-        let tables: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let tables = tables(&["run", "ipc", "-n", "1", "--set", &rule]);
         let figure = |row: usize, name| tables[2]["rows"][row][name].as_f64().unwrap();
         assert_eq!(tables[2]["rows"][0]["task"], "stress");
         (figure(0, "work"), figure(1, "p99"))
@@ -68,8 +73,7 @@ fn a_hog_lives_beside_a_pair_that_never_sleeps_for_long() {
 
 #[test]
 fn tables_come_as_csv_and_json_too() {
-    let json = printed(&["run", "wake", "-n", "2", "--format", "json"]);
-    let tables: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let tables = tables(&["run", "wake", "-n", "2"]);
     assert_eq!(tables[0]["rows"][0]["policy"], "pandemonium");
     assert!(tables[0]["rows"][0]["throughput"].as_f64().unwrap() > 1.5);
     let csv = printed(&["run", "wake", "-n", "2", "--format", "csv"]);
@@ -319,9 +323,7 @@ fn agree(lab: [f64; 2], model: [f64; 2], noise: f64) -> bool {
 fn the_model_orders_the_policies_as_the_lab_does() {
     let policies = ["pandemonium", "vruntime", "fifo"];
     for (workload, p99, work) in MEASURED {
-        let json =
-            printed(&["run", workload, "-n", "2", "-p", &policies.join(","), "--format", "json"]);
-        let tables: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let tables = tables(&["run", workload, "-n", "2", "-p", &policies.join(",")]);
         let row = |table: usize, policy: &str, task: fn(&str) -> bool| {
             let rows = tables[table]["rows"].as_array().cloned().unwrap_or_default();
             let mut rows = rows.into_iter().filter(|row| row["policy"] == policy);

@@ -10,9 +10,8 @@ use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, burst, clock, frames, quiet, report, round_trips, wakeups};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::thread::{JoinHandle, sleep};
+use std::sync::Mutex;
+use std::thread::sleep;
 use std::time::Duration;
 
 pub const BARS: Scenario = Scenario {
@@ -49,11 +48,9 @@ const NICER: i32 = 5;
 fn run(guest: &Guest) -> Result<()> {
     let plan = Plan::from_word(&guest.orders.detail)?;
     quiet::wait()?;
-    let stand_ins = StandIns::start();
     let frame_rounds = frames::calibrate(guest.cpus);
     let mut lab = Lab { cpus: guest.cpus, frame_rounds, scheduler: None };
-    lab.measure_all(&plan)?;
-    stand_ins.end();
+    beside_stand_ins(|| lab.measure_all(&plan))?;
     let options: Vec<&str> = plan.options.iter().map(String::as_str).collect();
     lab.scheduler = Some(Scheduler::start(guest, &options)?);
     quiet::wait()?;
@@ -61,37 +58,26 @@ fn run(guest: &Guest) -> Result<()> {
     lab.scheduler.context("started above")?.finish().map(drop)
 }
 
-/// Threads in the place of those that read what the scheduler prints. What is mapped for a thread
-/// each fork of a load copies: if only the second half had them, forks would be dearer in that
-/// one, which costs the hogs of `mixed` an eighth of their work.
-struct StandIns {
-    end: Sender<()>,
-    threads: [JoinHandle<()>; 2],
-}
-
-impl StandIns {
-    fn start() -> StandIns {
-        let (end, ended) = channel();
-        let ended = Arc::new(Mutex::new(ended));
-        let threads = [(); 2].map(|()| {
-            let ended = Arc::clone(&ended);
-            std::thread::spawn(move || {
+/// Measures beside threads in the place of those that read what the scheduler prints. What is mapped
+/// for a thread each fork of a load copies: if only the second half had them, forks would be dearer
+/// in that one, which costs the hogs of `mixed` an eighth of their work. They leave stacks and heaps
+/// to those that come after them.
+fn beside_stand_ins<T>(measure: impl FnOnce() -> T) -> T {
+    let gate = Mutex::new(());
+    std::thread::scope(|scope| {
+        let shut = gate.lock();
+        for _ in 0..2 {
+            scope.spawn(|| {
                 // Each has a heap of its own from its first allocation on.
                 let line = String::from("a line of the scheduler");
-                let _ = ended.lock().map(|ended| ended.recv());
+                drop(gate.lock());
                 drop(line);
-            })
-        });
-        StandIns { end, threads }
-    }
-
-    /// They leave stacks and heaps to those that come after them.
-    fn end(self) {
-        drop(self.end);
-        for thread in self.threads {
-            let _ = thread.join();
+            });
         }
-    }
+        let measured = measure();
+        drop(shut);
+        measured
+    })
 }
 
 struct Lab {
