@@ -34,6 +34,11 @@ impl CpuMask {
         self.0[number / 64] |= 1 << (number % 64);
     }
 
+    /// How many CPUs are in the set.
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
     /// Whether no CPU is in the set.
     pub fn is_empty(&self) -> bool {
         self.0 == [0; WORDS]

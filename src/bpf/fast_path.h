@@ -62,6 +62,9 @@ enum fp_occupant {
 	FP_LAT_CRITICAL = 3,
 	/* The scheduler itself, or a task of another scheduling class: never a victim. */
 	FP_FOREIGN = 4,
+	/* Nothing: the CPU is offline. User space marks it before the programs attach; a CPU that comes
+	 * or goes later makes the kernel restart the scheduler. */
+	FP_OFFLINE = 5,
 };
 
 /* One per CPU, two cache lines. Written by the fast path. */

@@ -115,7 +115,7 @@ static bool gives_way(const struct fp_cpu *c, struct need *n)
 
 	if (c->occupant == FP_IDLE)
 		return true;
-	if (c->occupant == FP_FOREIGN)
+	if (c->occupant >= FP_FOREIGN)
 		return false;
 	if (n->lower_only)
 		return c->occupant < n->tier;

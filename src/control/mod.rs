@@ -121,6 +121,19 @@ impl Controller {
         controller
     }
 
+    /// CPUs came or went: every limit follows from the number that is online now, and the loop begins
+    /// anew.
+    pub fn on_hotplug(&mut self, cpus: u32) {
+        self.limits = Scaling::new(cpus);
+        self.start_over();
+        self.knobs = self.compose();
+    }
+
+    /// The limits of the machine as it is now.
+    pub const fn limits(&self) -> &Scaling {
+        &self.limits
+    }
+
     /// The knobs in force. Before the first step they are those of MIXED.
     pub const fn knobs(&self) -> &Knobs {
         &self.knobs

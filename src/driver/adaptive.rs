@@ -62,6 +62,13 @@ impl Adaptive {
         Ok(())
     }
 
+    /// CPUs came or went: so many are online now.
+    pub fn on_hotplug(&self, cpus: u32) {
+        let mut state = self.lock();
+        state.control.on_hotplug(cpus);
+        self.shared.knobs.publish(state.control.knobs());
+    }
+
     /// What the loop knows now.
     pub fn status(&self) -> Status {
         self.lock().clone()

@@ -21,7 +21,7 @@ use scx_pandemonium_user::control::fine::Fine;
 use scx_pandemonium_user::facts::{CpuSet, Facts};
 use scx_pandemonium_user::task::{CpuId, Pid, Tier};
 use scx_pandemonium_user::time::{Span, Stamp};
-use scx_pandemonium_user::topology::Topology;
+use scx_pandemonium_user::topology::{CpuMask, Topology};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -78,7 +78,7 @@ impl<'obj> FastPath<'obj> {
         for object in objects {
             refusal::take();
             match open(object, wish, topology, lost)?.load() {
-                Ok(skel) => return FastPath::begin(skel, lost),
+                Ok(skel) => return FastPath::begin(skel, lost, &wish.online),
                 // Nothing that a part could be blamed for, or was already.
                 Err(error) => match refusal::take().filter(|part| !lost.has(*part)) {
                     Some(part) => lost.add(part),
@@ -91,7 +91,9 @@ impl<'obj> FastPath<'obj> {
     }
 
     /// Attaches what was loaded, and opens what it tells.
-    fn begin(mut skel: FastPathSkel<'obj>, mut lost: Parts) -> Result<Self> {
+    fn begin(mut skel: FastPathSkel<'obj>, mut lost: Parts, online: &CpuMask) -> Result<Self> {
+        let cpus = Mapped::new(&skel.maps.cpus)?;
+        mark_offline(&cpus, online);
         let links = attach(&mut skel, &mut lost);
         let fast = FastPath {
             records: Records::new(&skel.maps.tasks, &skel.maps.hints)?,
@@ -99,7 +101,7 @@ impl<'obj> FastPath<'obj> {
             shared: Mapped::new(&skel.maps.settings)?,
             settings: Settings::default(),
             round: Mapped::new(&skel.maps.rounds)?,
-            cpus: Mapped::new(&skel.maps.cpus)?,
+            cpus,
             news: News::open(&skel.maps.news)?,
             received: Fine::default(),
             decided: Fine::default(),
@@ -238,6 +240,8 @@ impl<'obj> FastPath<'obj> {
 pub struct Wish {
     /// The CPUs that tasks prefer, of the first 64; 0 if there are none.
     pub domain: u64,
+    /// The CPUs that are online. No other one is ever interrupted or waited for.
+    pub online: CpuMask,
     /// Parts that the kernel shall refuse, for tests.
     pub broken: Parts,
 }
@@ -256,6 +260,16 @@ pub struct Settings {
     /// The most urgent tier of which a task waits for a decision. Interactive stands for
     /// LatCritical too.
     pub waiting: Option<Tier>,
+}
+
+/// Marks every CPU that is not online. Left as it is, its record would be that of an idle CPU: the
+/// first choice of every wakeup, with a queue that no CPU serves.
+fn mark_offline(cpus: &Mapped<abi::fp_cpu, CPUS>, online: &CpuMask) {
+    for cpu in (0..CPUS as i32).filter_map(CpuId::new).filter(|cpu| !online.contains(*cpu)) {
+        let record = cpus.at(cpu.as_raw() as usize);
+        // SAFETY: points into the mapping, which no program writes before it is attached.
+        unsafe { (&raw mut (*record).occupant).write_volatile(abi::fp_occupant_FP_OFFLINE) };
+    }
 }
 
 /// The number of a tier in memory shared with the kernel.

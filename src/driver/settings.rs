@@ -91,9 +91,9 @@ fn read(path: &Path, defaults: &Knobs) -> Result<(Knobs, KeySet)> {
     defaults.amended(&text).with_context(place)
 }
 
-/// How many CPUs limits are derived from.
-pub fn cpus(options: &Options) -> u32 {
-    options.nr_cpus.unwrap_or(*scx_utils::NR_CPU_IDS as u32)
+/// How many CPUs limits are derived from: those online, since no other one runs a task.
+pub fn cpus(options: &Options, machine: &Machine) -> u32 {
+    options.nr_cpus.unwrap_or(machine.online().count())
 }
 
 /// What the policy is told at its start. A domain whose CPUs have all gone offline since the start
@@ -106,7 +106,7 @@ pub fn setup(options: &Options, machine: &Machine) -> Setup {
         None
     });
     Setup {
-        cpus: cpus(options),
+        cpus: cpus(options, machine),
         names: boosts.chain(compositors).chain([ourselves()]).collect(),
         topology: machine.topology(),
         domain,

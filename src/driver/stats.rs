@@ -191,7 +191,6 @@ pub struct Metrics {
 pub struct Source {
     pub shared: Arc<Shared>,
     pub policy: String,
-    pub starvation_limit: Span,
     pub adaptive: Arc<Adaptive>,
     pub programs: Arc<Programs>,
     pub restarts: Arc<AtomicU64>,
@@ -242,7 +241,7 @@ impl Source {
                 n.burst_rounds.saturating_sub(was.burst_rounds) * 2
                     > n.rounds.saturating_sub(was.rounds),
             ),
-            starvation_limit_us: self.starvation_limit.as_micros(),
+            starvation_limit_us: status.control.limits().starvation.as_micros(),
             ..Metrics::default()
         };
         metrics.take_numbers(n);

@@ -17,7 +17,6 @@ use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use scx_pandemonium_user::control::INTERVAL;
 use scx_pandemonium_user::knobs::{KeySet, Knobs};
-use scx_pandemonium_user::policy::Scaling;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -63,7 +62,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let log = look_every_second(&source, options.verbose && options.stats.is_none());
     let saver = Saver::start(Arc::clone(&source.programs));
     let started = source.read();
-    let outcome = keep_running(&worker, &source, &saver);
+    let outcome = keep_running(options, &worker, &source, &saver);
     let whole_run = source.metrics(&started, &source.read());
     telemetry::print(&telemetry::line(&whole_run));
     telemetry::print(&telemetry::knobs_line(&source.adaptive.status().control, &whole_run));
@@ -80,13 +79,12 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
 
 fn source(options: &Options, knobs: Knobs, chosen: KeySet) -> Result<Source, Failure> {
     let name = options.policy.to_possible_value();
-    let cpus = settings::cpus(options);
+    let cpus = settings::cpus(options, &Machine::observe()?);
     let shared = if options.record.is_some() { Shared::with_ring() } else { Shared::create() };
     let shared = Arc::new(shared.map_err(Failure::internal)?);
     let path = (!options.no_procdb).then(|| programs::path(options.procdb.as_deref()));
     Ok(Source {
         policy: name.map(|value| value.get_name().to_owned()).unwrap_or_default(),
-        starvation_limit: Scaling::new(cpus).starvation,
         adaptive: Arc::new(Adaptive::new(Arc::clone(&shared), cpus, knobs, chosen)),
         programs: Arc::new(Programs::load(Arc::clone(&shared), path)),
         restarts: Arc::new(AtomicU64::new(0)),
@@ -102,7 +100,12 @@ fn keep_files_ours() {
 }
 
 /// Starts workers until one ends for good.
-fn keep_running(worker: &Worker, source: &Source, saver: &Saver) -> Result<ExitCode, Failure> {
+fn keep_running(
+    options: &Options,
+    worker: &Worker,
+    source: &Source,
+    saver: &Saver,
+) -> Result<ExitCode, Failure> {
     let sysctl = Sysctl::save();
     loop {
         let started = Instant::now();
@@ -120,6 +123,7 @@ fn keep_running(worker: &Worker, source: &Source, saver: &Saver) -> Result<ExitC
         if started.elapsed() < RESTART_PAUSE {
             thread::sleep(RESTART_PAUSE);
         }
+        source.adaptive.on_hotplug(settings::cpus(options, &Machine::observe()?));
     }
 }
 

@@ -18,6 +18,7 @@ use scx_pandemonium_user::policy::{Dropping, Fifo, Pandemonium, Setup, Vruntime}
 use scx_pandemonium_user::procdb::Minute;
 use scx_pandemonium_user::task::Tier;
 use scx_pandemonium_user::time::{Span, Stamp};
+use scx_pandemonium_user::topology::CpuMask;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::process::ExitCode;
@@ -37,26 +38,35 @@ pub fn run(options: &Options, fd: RawFd) -> Result<ExitCode, Failure> {
     process::go_first();
     process::keep_small_pages();
     let shared = Shared::adopt(fd)?;
-    let setup = settings::setup(options, &Machine::observe()?);
+    let machine = Machine::observe()?;
+    let setup = settings::setup(options, &machine);
+    let told = Told { setup: &setup, online: machine.online() };
     match options.policy {
-        PolicyName::Pandemonium => schedule(options, &setup, &shared, Pandemonium::new(&setup)),
-        PolicyName::Fifo => schedule(options, &setup, &shared, Fifo::new()),
-        PolicyName::Vruntime => schedule(options, &setup, &shared, Vruntime::new()),
+        PolicyName::Pandemonium => schedule(options, &told, &shared, Pandemonium::new(&setup)),
+        PolicyName::Fifo => schedule(options, &told, &shared, Fifo::new()),
+        PolicyName::Vruntime => schedule(options, &told, &shared, Vruntime::new()),
         PolicyName::Dropping => {
-            schedule(options, &setup, &shared, Dropping::new(Pandemonium::new(&setup)))
+            schedule(options, &told, &shared, Dropping::new(Pandemonium::new(&setup)))
         }
     }
 }
 
+/// The machine as this worker was told of it.
+struct Told<'a> {
+    setup: &'a Setup,
+    /// The CPUs that were online then.
+    online: CpuMask,
+}
+
 fn schedule<Q: Policy>(
     options: &Options,
-    told: &Setup,
+    told: &Told,
     shared: &Shared,
     mut policy: Q,
 ) -> Result<ExitCode, Failure> {
     let mut errands = Errands::begin(shared, options.plant_delay_us);
     let mut listeners = Listeners::of(shared);
-    listeners.started(told);
+    listeners.started(told.setup);
     // The supervisor hands knobs over before it starts a worker.
     let knobs = errands.new_knobs().unwrap_or_default();
     policy.apply(&knobs);
@@ -72,12 +82,12 @@ fn schedule<Q: Policy>(
     let setup = BackendSetup {
         // The kernel half knows nothing of a domain or of power, so there the policy places every
         // task.
-        builtin_idle: !options.full_user && !options.low_power && told.domain.is_none(),
+        builtin_idle: !options.full_user && !options.low_power && told.setup.domain.is_none(),
         partial: options.partial,
         numa_local: options.numa_local,
         exit_dump_len: options.exit_dump_len,
         slice_ns: knobs.slice_min.as_nanos(),
-        domain: low_domain(told),
+        domain: low_domain(told.setup),
     };
     let mut fast_objects = [const { MaybeUninit::uninit() }; fast_path::ATTEMPTS];
     let fast = load_fast_path(options, told, &mut fast_objects);
@@ -92,6 +102,10 @@ fn schedule<Q: Policy>(
     process::spare_the_other_thread();
     let mut port =
         KernelPort::load(&mut open_object, libbpf_options, &setup, fast, options.verbose)?;
+    // From the load on the kernel unloads us when CPUs come or go; before it does not say so.
+    if Machine::observe()?.online() != told.online {
+        return Ok(ExitCode::from(RESTART));
+    }
     if let Some(delay) = options.plant_start_delay_ms {
         std::thread::sleep(Duration::from_millis(delay));
     }
@@ -131,15 +145,15 @@ fn low_domain(told: &Setup) -> u64 {
 /// the policy decides on messages alone, and a task that wakes up waits for the next tick.
 fn load_fast_path<'obj>(
     options: &Options,
-    told: &Setup,
+    told: &Told,
     objects: &'obj mut [MaybeUninit<OpenObject>; fast_path::ATTEMPTS],
 ) -> Option<FastPath<'obj>> {
     if options.full_user {
         return None;
     }
     let broken = options.break_fast_path.iter().copied().collect();
-    let wish = Wish { broken, domain: low_domain(told) };
-    let fast = FastPath::load(objects, &wish, &told.topology)
+    let wish = Wish { broken, domain: low_domain(told.setup), online: told.online };
+    let fast = FastPath::load(objects, &wish, &told.setup.topology)
         .inspect_err(|error| {
             eprintln!(
                 "warning: the fast path is not there, so a task that wakes up on a busy machine \

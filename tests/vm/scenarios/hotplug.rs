@@ -59,7 +59,7 @@ fn signal_after_restart(guest: &Guest) -> Result<()> {
 }
 
 /// One restart for the CPU that goes, one for the CPU that comes.
-fn go_and_come_back(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
+pub fn go_and_come_back(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
     let last = guest.cpus - 1;
     for (online, event) in [(false, "going"), (true, "coming back")] {
         let restarts = scheduler.statistics()?.count("restarts")?;

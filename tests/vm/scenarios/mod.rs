@@ -15,6 +15,7 @@ mod lab;
 mod lifecycle;
 mod mix;
 mod modes;
+mod offline;
 mod phases;
 mod procdb;
 mod record;
@@ -37,6 +38,7 @@ pub const SUITE: &[&[Scenario]] = &[
     domain::ALL,
     tiers::ALL,
     hotplug::ALL,
+    offline::ALL,
     fast_path::ALL,
     phases::ALL,
     lab::ALL,
@@ -44,4 +46,5 @@ pub const SUITE: &[&[Scenario]] = &[
 ];
 
 /// Run by name only.
-pub const APART: &[Scenario] = &[demo::DEMO, bars::BARS, lab::LAB, lifecycle::KERNEL_CHECK];
+pub const APART: &[Scenario] =
+    &[demo::DEMO, bars::BARS, lab::LAB, lifecycle::KERNEL_CHECK, offline::HOTPLUG_100];

@@ -60,19 +60,44 @@ impl Slot {
 pub enum Kind {
     Hog,
     TimedHog,
-    NiceHog { nice: i32 },
+    NiceHog {
+        nice: i32,
+    },
     IdleClassHog,
     SchedExtHog,
-    PinnedHog { cpu: usize },
-    Sleeper { pause_us: u64 },
-    Periodic { period_us: u64 },
+    PinnedHog {
+        cpu: usize,
+    },
+    Sleeper {
+        pause_us: u64,
+    },
+    /// Allowed on these CPUs only, a bit for each of the first 64.
+    BoundSleeper {
+        pause_us: u64,
+        cpus: u64,
+    },
+    Periodic {
+        period_us: u64,
+    },
     PipePair,
     Forker,
-    Storm { children: u32, period_us: u64 },
-    ExecStorm { children: u32, period_us: u64, rounds: u32 },
+    Storm {
+        children: u32,
+        period_us: u64,
+    },
+    ExecStorm {
+        children: u32,
+        period_us: u64,
+        rounds: u32,
+    },
     Execer,
-    Toucher { bytes: usize },
-    Named { name: &'static CStr, life: Life },
+    Toucher {
+        bytes: usize,
+    },
+    Named {
+        name: &'static CStr,
+        life: Life,
+    },
 }
 
 impl Kind {
@@ -85,6 +110,7 @@ impl Kind {
             Kind::SchedExtHog => "SCHED_EXT hog",
             Kind::PinnedHog { .. } => "pinned hog",
             Kind::Sleeper { .. } => "sleeper",
+            Kind::BoundSleeper { .. } => "bound sleeper",
             Kind::Periodic { .. } => "periodic task",
             Kind::PipePair => "pipe",
             Kind::Forker => "forker",
@@ -183,6 +209,7 @@ impl Load {
             Kind::SchedExtHog => work::hog_of_class(slot, work::SCHED_EXT),
             Kind::PinnedHog { cpu } => work::pinned_hog(slot, cpu),
             Kind::Sleeper { pause_us } => work::sleeper(slot, pause_us),
+            Kind::BoundSleeper { pause_us, cpus } => work::bound_sleeper(slot, pause_us, cpus),
             Kind::Periodic { period_us } => work::periodic(slot, period_us),
             Kind::Forker => work::forker(slot),
             Kind::Storm { children, period_us } => work::storm(slot, children, period_us),

@@ -85,6 +85,17 @@ pub fn sleeper(slot: &Slot, pause_us: u64) -> ! {
     }
 }
 
+/// The same, allowed on some CPUs only, a bit for each of the first 64. A refusal shows as a worker
+/// without progress.
+pub fn bound_sleeper(slot: &Slot, pause_us: u64, cpus: u64) -> ! {
+    let allowed: [usize; 64] = std::array::from_fn(|cpu| cpu);
+    if !allow(allowed.iter().copied().filter(|cpu| cpus >> cpu & 1 == 1)) {
+        stand_still();
+    }
+    slot.belongs_to(cpus);
+    sleeper(slot, pause_us)
+}
+
 /// One side of a hand-off: answers each byte with a byte. The side that `serves` begins.
 pub fn ping_pong(slot: &Slot, from: RawFd, to: RawFd, serves: bool) -> ! {
     let mut ball = [0_u8];
@@ -243,14 +254,14 @@ pub fn burn(rounds: u32) {
 
 /// Binds the caller to one CPU; false if that is not there.
 pub fn stay_on(cpu: usize) -> bool {
-    allow(&[cpu])
+    allow([cpu])
 }
 
 /// Frees the caller again.
 pub fn stay_anywhere() {
     // What the machine does not have is left out by the kernel.
     let all: [usize; libc::CPU_SETSIZE as usize] = std::array::from_fn(|cpu| cpu);
-    allow(&all);
+    allow(all);
 }
 
 /// The CPUs on which the caller may run.
@@ -265,11 +276,11 @@ pub fn allowed_cpus() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(is_in).collect()
 }
 
-fn allow(cpus: &[usize]) -> bool {
+fn allow(cpus: impl IntoIterator<Item = usize>) -> bool {
     // SAFETY: the set is plain data, filled before use; pid 0 is the caller.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        cpus.iter().for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
+        cpus.into_iter().for_each(|cpu| libc::CPU_SET(cpu, &mut set));
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) == 0
     }
 }
