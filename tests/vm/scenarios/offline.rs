@@ -43,6 +43,7 @@ const P99_MAX: f64 = 1_000.0;
 const CYCLES: u32 = 100;
 
 fn offline_cpu(guest: &Guest) -> Result<()> {
+    schedule_beside_offline(guest, &[]).context("with every CPU online")?;
     kernel::set_online(OFFLINE, false)?;
     for options in [&[][..], &["--primary-domain", "2-3", "--domain-strict"]] {
         schedule_beside_offline(guest, options).with_context(|| format!("with {options:?}"))?;
