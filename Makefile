@@ -2,42 +2,48 @@
 
 .PHONY: run test test-kernels bench lab probe check setup
 
+VM = $(or $(CARGO_TARGET_DIR),target)/release/pandemonium_vm
+
 # Installs what is missing, builds, and schedules: this machine, or one in QEMU.
 run: setup
-	cargo build --release
+	cargo build --release --workspace
 	.ci/main-job
 
-# Installs what is missing and runs every test: the brain's, then real kernels.
+# Installs what is missing and runs every test: of the crates, then on real kernels.
 test: check
-	cargo test --release
-	cargo test --release --test vm -- suite
+	cargo test --release --workspace
+	cargo build --release --workspace
+	$(VM) suite
 
 # The same scenarios on Linux 6.12, built from source once (about 10 minutes on two cores).
 test-kernels: setup
 	.ci/setup kernel
-	cargo test --release --test vm -- build-kernel
-	cargo test --release --test vm -- suite --series 6.12
+	cargo build --release --workspace
+	$(VM) build-kernel
+	$(VM) suite --series 6.12
 
 # What a decision costs, against the reference policy in the same run (about a minute); then the
 # workloads that most depend on a scheduler, beside the kernel's own, in exact time (some minutes).
 bench: setup
-	cargo bench --bench decision
-	cargo test --release --test vm -- lab --cpus 2 --seconds 2 --iterations 5 \
+	cargo bench -p pandemonium_policies --bench decision
+	cargo build --release --workspace
+	$(VM) lab --cpus 2 --seconds 2 --iterations 5 \
 		--phases wake,burst,longrun,mixed,deadline,ipc,fairness
 
 # Every workload with 1, 2 and 4 CPUs, beside the kernel's own scheduler and every scx_* in the
 # folder PEERS, if that is named (hours).
 lab: setup
-	cargo test --release --test vm -- lab $(if $(PEERS),--with $(PEERS))
+	cargo build --release --workspace
+	$(VM) lab $(if $(PEERS),--with $(PEERS))
 
 # The workloads alone, linked statically where the C library allows it: runs on any machine.
 probe: setup
-	cargo rustc --release --bin pandemonium_probe -- -C target-feature=+crt-static
+	cargo rustc --release -p pandemonium_probe --bin pandemonium_probe -- \
+		-C target-feature=+crt-static
 
 check: setup
-	cargo fmt --check
-	cargo clippy --release --all-targets -- -D warnings
-	cargo clippy --release --test vm -- -D warnings
+	cargo fmt --all --check
+	cargo clippy --release --workspace --all-targets -- -D warnings
 
 setup:
 	@.ci/setup

@@ -1,39 +1,96 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The brain of `scx_pandemonium_user`: which task runs next, where, and for how long.
+//! The only code that meets kernel, clock, files and other processes.
 //!
-//! ```text
-//! kernel --ring--> decode --> on_arrival --> queue --> next --> dispatch --user ring--> kernel
-//!                    task      policy       runqueue   policy    engine
-//! ```
-//!
-//! The library decides and does nothing else. It is `no_std` and forbids unsafe code, so a clock,
-//! a file, a thread, a lock or a hash map does not even resolve here: time is an argument, one
-//! [`Stamp`](time::Stamp) a round, and equal inputs give equal decisions on every machine. What
-//! touches the kernel is an implementation of [`Port`](engine::Port) somewhere else.
-//!
-//! Reading order: [`time`] and [`task`] are the vocabulary, [`engine`] is the seam between policy
-//! and mechanism, [`runqueue`] and [`table`] are what policies are built from, [`policy`] holds
-//! the policies.
+//! Two processes share the work. The *worker* ([`worker`]) schedules: one thread that never
+//! touches a file, a terminal or a lock once it has begun. The *supervisor* ([`supervisor`])
+//! starts it, starts it again when the kernel asks for that, prints, serves statistics and waits
+//! for signals. They share one page-locked piece of memory ([`shared`]) and nothing else. So
+//! nothing that the supervisor does, or waits for, can hold up scheduling; and the worker may
+//! leave with its memory locked and `mmap` forbidden, since a restart is a fresh process.
 
-#![no_std]
-#![forbid(unsafe_code)]
-#![warn(missing_docs)]
+mod adaptive;
+mod backend;
+mod books;
+mod cli;
+mod event_log;
+mod explain;
+mod fast_path;
+mod listen;
+mod machine;
+mod nudge;
+mod procdb_command;
+mod procdb_file;
+mod process;
+mod programs;
+mod record;
+mod settings;
+mod shared;
+mod stats;
+mod supervisor;
+mod tally;
+mod tasks;
+mod telemetry;
+mod tune;
+mod worker;
 
-extern crate alloc;
+// The generated connector looks for its bindings at the root of the crate.
+use backend::{bpf_intf, bpf_skel};
 
-pub mod control;
-pub mod engine;
-pub mod facts;
-mod index;
-pub mod knobs;
-mod list;
-pub mod policy;
-pub mod procdb;
-pub mod record;
-pub mod runqueue;
-pub mod sim;
-pub mod table;
-pub mod task;
-pub mod time;
-pub mod topology;
+use clap::Parser as _;
+use cli::{Command, Options};
+use pandemonium_host::failure::Failure;
+use pandemonium_host::program;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Runs the program that the command line asks for.
+pub fn main() -> ExitCode {
+    // Errors that carry a backtrace need more memory to print it than our allocator has.
+    // SAFETY: no other thread exists yet.
+    unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") };
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("error: this is a bug in scx_pandemonium_user, please report it: {panic}");
+    }));
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) => return pandemonium_host::usage::explain(&error),
+    };
+    let outcome = match run(&options) {
+        Ok(code) => return code,
+        Err(failure) => failure,
+    };
+    eprintln!("error: {outcome}");
+    outcome.exit_code()
+}
+
+fn run(options: &Options) -> Result<ExitCode, Failure> {
+    options.check()?;
+    if let Some(fd) = shared::inherited() {
+        return worker::run(options, fd);
+    }
+    if let Some(command) = &options.command {
+        match command {
+            Command::Tune(arguments) => tune::run(arguments)?,
+            Command::Explain(arguments) => explain::run(arguments)?,
+            Command::Procdb(arguments) => procdb_command::run(arguments)?,
+            Command::Bench(arguments) => {
+                return Err(program::become_program("pandemonium_bench", &arguments.words));
+            }
+            Command::Probe(arguments) => {
+                return Err(program::become_program("pandemonium_probe", &arguments.words));
+            }
+            Command::Completions { shell } => telemetry::print_bytes(&cli::completions(*shell)),
+            Command::Man => telemetry::print_bytes(&cli::manual()),
+        }
+    } else if options.version {
+        println!("{}", cli::version());
+    } else if options.help_stats {
+        stats::describe(&mut std::io::stdout()).map_err(Failure::internal)?;
+    } else if let Some(seconds) = options.monitor {
+        stats::monitor(Duration::from_secs_f64(seconds)).map_err(Failure::internal)?;
+    } else {
+        return supervisor::run(options);
+    }
+    Ok(ExitCode::SUCCESS)
+}

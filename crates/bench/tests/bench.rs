@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `scx_pandemonium_user bench` as a person meets it: files in, words and exit codes out.
+
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A directory of a test's own.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("scx-{name}-{}", std::process::id()));
+        fs::create_dir(&path).expect("a directory for the test");
+        Scratch(path)
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, content).expect("a file for the test");
+        path.to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn bench(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pandemonium_bench"));
+    command.args(arguments).output().expect("the program runs")
+}
+
+/// What was printed, which came with this exit code.
+#[track_caller]
+fn printed(code: i32, arguments: &[&str]) -> String {
+    let output = bench(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The one sentence of a refusal.
+#[track_caller]
+fn refused(arguments: &[&str]) -> String {
+    let output = bench(arguments);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    assert_eq!(error.lines().count(), 1, "{arguments:?}: {error}");
+    assert!(error.starts_with("error: "), "{error}");
+    error
+}
+
+/// Schedulers as `docs/lab.md` says a file has them, written down here once more: whoever changes
+/// the format meets this test. The latencies of `ours` are the kernel's times `ratio`.
+fn results(iterations: u32, ratio: f64) -> Value {
+    let mut runs = Vec::new();
+    for iteration in 0..iterations {
+        for (at, (scheduler, factor)) in
+            [("kernel", 1.0), ("ours", ratio), ("peer", 1.0)].into_iter().enumerate()
+        {
+            // Something different for every run, and never outside 4 %.
+            let noise = 1.0 + f64::from((iteration * 7 + at as u32 * 5) % 9) / 200.0;
+            let p99 = 1_400.0 * factor * noise;
+            runs.push(json!({
+                "cpus": 2, "phase": "wake", "scheduler": scheduler, "iteration": iteration,
+                "figures": [
+                    { "name": "p99", "unit": "us", "better": "lower", "value": p99 },
+                    { "name": "work", "unit": "1/s", "better": "higher", "value": 4_480.0 * noise },
+                ],
+                "curves": [{
+                    "name": "latency", "unit": "ns",
+                    "buckets":
+                        [[50_000, 900], [(p99 * 900.0) as u64, 90], [(p99 * 1e3) as u64, 10]],
+                }],
+            }));
+        }
+    }
+    let scheduler = |name: &str| json!({ "name": name, "version": "1.2.3", "command": name });
+    json!({
+        "format": "scx_pandemonium_user bench", "version": 1,
+        "command": "bench run --seed 7", "seed": 7, "started": 1_790_000_000, "complete": true,
+        "machine": {
+            "kernel": "7.3.4", "config": ["CONFIG_PREEMPT=y"], "hz": 250, "cpu_model": "Some CPU",
+            "cpus": 4, "clock": "exact", "versions": { "qemu": "10.0.2" },
+        },
+        "schedulers": [scheduler("kernel"), scheduler("ours"), scheduler("peer")],
+        "runs": runs,
+        "failures": [{
+            "scheduler": "peer", "cpus": 4, "phase": "burst",
+            "words": "Error: <b>stall</b>\u{1b}[2J of ktimers/1",
+        }],
+    })
+}
+
+#[test]
+fn a_report_comes_in_every_form() {
+    let scratch = Scratch::new("forms");
+    let file = scratch.file("r.json", results(8, 0.1).to_string());
+    let text = printed(0, &["report", &file]);
+    let better = |line: &str| line.starts_with("p99, us") && line.contains("  better");
+    assert!(text.contains("wake, 2 CPUs") && text.lines().any(better), "{text}");
+    assert!(text.contains("FAILED: peer in burst on 4 CPUs") && !text.contains('\u{1b}'), "{text}");
+    assert_eq!(text, printed(0, &["report", &file]), "the same twice");
+    assert_eq!(printed(0, &["report", &file, "--csv"]).lines().count(), 1 + 8 * 3 * 2);
+    let json: Value = serde_json::from_str(&printed(0, &["report", &file, "--json"])).unwrap();
+    assert_eq!(json["rows"].as_array().unwrap().len(), 2 * 3);
+    let prometheus = printed(0, &["report", &file, "--prometheus"]);
+    assert!(prometheus.contains("# TYPE scx_bench_seconds gauge\n"), "{prometheus}");
+    let out = scratch.0.join("r.html");
+    assert_eq!(printed(0, &["report", &file, "--html", "-o", out.to_str().unwrap()]), "");
+    let html = fs::read_to_string(out).unwrap();
+    let page = roxmltree::Document::parse_with_options(
+        &html,
+        roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() },
+    );
+    let page = page.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(page.descendants().filter(|node| node.tag_name().name() == "svg").count(), 2);
+    for word in
+        ["7.3.4", "CONFIG_PREEMPT=y", "bench run --seed 7", "Error: &lt;b&gt;stall", "10.0.2"]
+    {
+        assert!(html.contains(word), "{word}");
+    }
+    for foreign in ["src=", "href=\"http", "@import", "url("] {
+        assert!(!html.contains(foreign), "the page needs {foreign}");
+    }
+    let both = bench(&["report", &file, "--html", "--csv"]);
+    assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
+fn tables_fit_the_width_and_compare_with_whom_one_wants() {
+    let scratch = Scratch::new("width");
+    let file = scratch.file("r.json", results(8, 0.1).to_string());
+    let narrow = printed(0, &["report", &file, "--width", "60"]);
+    let tables = narrow.split("wake, 2 CPUs").nth(1).expect("a table");
+    let longest = tables.lines().map(|line| line.chars().count()).max();
+    assert!(longest <= Some(60) && tables.contains("\n  peer "), "{narrow}");
+    let beside = printed(0, &["report", &file, "--beside", "ours"]);
+    assert!(beside.contains("kernel beside ours: 0 better, 1 worse"), "{beside}");
+    assert!(beside.contains("peer beside ours: 0 better, 1 worse"), "{beside}");
+    assert!(refused(&["report", &file, "--beside", "nobody"]).contains("\"nobody\""));
+}
+
+/// A cargo that builds every crate but one, and tells what it was asked; a clang that only a name
+/// with a number leads to.
+#[test]
+fn schedulers_are_installed_one_by_one_and_one_that_fails_is_named() {
+    let scratch = Scratch::new("install");
+    let script = |name: &str, text: &str| {
+        let path = scratch.file(name, format!("#!/bin/sh\n{text}\n"));
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a script");
+    };
+    script("clang-30", "echo Debian clang version 30.0.1");
+    script("clang", "echo clang version 14.0.6");
+    let program = "#!/bin/sh\\necho scx_good 1.2.3\\n";
+    script(
+        "cargo",
+        &format!(
+            "echo $BPF_CLANG $@ >> $4/asked\n[ $7 != scx_bad ] || {{ echo no; exit 101; }}\n\
+             mkdir -p $4/bin $6\nprintf '{program}' > $4/bin/${{7%@*}}\n\
+             chmod +x $4/bin/${{7%@*}}"
+        ),
+    );
+    let path = format!("{}:/usr/bin:/bin", scratch.0.display());
+    let install = |names: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pandemonium_bench"));
+        command.args(["install", "--root"]).arg(scratch.0.join("to")).args(names);
+        command.env("PATH", &path).env_remove("BPF_CLANG").output().expect("the program runs")
+    };
+    let output = install(&["scx_good@1.2.3", "scx_bad", "scx_more"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}{error}");
+    for words in ["[2/3] scx_bad", "scx_good@1.2.3: scx_good 1.2.3, in ", "FAILED scx_bad", "no\n"]
+    {
+        assert!(said.contains(words), "{words:?} is not in {said}");
+    }
+    assert!(
+        error.contains("error: scx_bad could not be installed") && error.contains("libelf-dev")
+    );
+    let asked = fs::read_to_string(scratch.0.join("to/asked")).expect("cargo was asked");
+    assert!(asked.lines().all(|line| line.starts_with("clang-30 install --locked")), "{asked}");
+    // What they share stays for the next try, and goes when all is done.
+    assert!(scratch.0.join("to/build").is_dir() && scratch.0.join("to/bin/scx_more").is_file());
+    assert_eq!(install(&["scx_more"]).status.code(), Some(0));
+    assert!(!scratch.0.join("to/build").exists());
+    assert_eq!(install(&["--config=x"]).status.code(), Some(2));
+}
+
+#[test]
+fn bars_are_met_or_missed() {
+    let scratch = Scratch::new("bars");
+    let file = scratch.file("r.json", results(5, 0.12).to_string());
+    let bar = |demand: &str| {
+        let toml = format!("[[bar]]\nphase = \"wake\"\nfigure = \"p99\"\ndemand = \"{demand}\"\n");
+        scratch.file("bars.toml", toml)
+    };
+    let bars = bar("ratio <= 0.10");
+    let text = printed(0, &["report", &file, "--bars", &bars]);
+    assert!(text.contains("MISSED by ") && text.contains("1 bars, 1 missed"), "{text}");
+    printed(1, &["report", &file, "--bars", &bars, "--strict"]);
+    let html = printed(0, &["report", &file, "--bars", &bars, "--html"]);
+    assert!(html.contains("MISSED by "), "{html}");
+    printed(0, &["report", &file, "--bars", &bar("ratio <= 0.2"), "--strict"]);
+    printed(1, &["report", &file, "--bars", &bars, "--strict", "--scheduler", "peer"]);
+    assert!(refused(&["report", &file, "--bars", &bar("fast")]).contains("\"fast\""));
+    assert!(refused(&["report", &file, "--bars", &file]).contains("r.json"));
+}
+
+#[test]
+fn a_diff_tells_by_its_exit_code() {
+    let scratch = Scratch::new("diff");
+    let old = scratch.file("old.json", results(8, 0.1).to_string());
+    let new = scratch.file("new.json", results(8, 0.2).to_string());
+    let worse = printed(1, &["diff", &old, &new]);
+    assert!(worse.contains("ours wake p99, us, 2 CPUs") && worse.contains("1 worse"), "{worse}");
+    assert!(printed(0, &["diff", &new, &old]).contains("1 better, 0 worse"));
+    assert!(printed(0, &["diff", &old, &old]).contains("0 better, 0 worse"));
+    printed(0, &["diff", &old, &new, "--scheduler", "peer"]);
+    let few = scratch.file("few.json", results(2, 0.9).to_string());
+    assert!(refused(&["diff", &few, &few]).contains("too few iterations"));
+    let mut moved = results(8, 0.1);
+    moved["machine"]["kernel"] = json!("7.2.13");
+    let moved = scratch.file("moved.json", moved.to_string());
+    assert!(printed(0, &["diff", &old, &moved]).contains("kernel: 7.3.4 before, 7.2.13 now"));
+    let mut real = results(8, 0.1);
+    real["machine"]["clock"] = json!("real");
+    let real = scratch.file("real.json", real.to_string());
+    assert!(refused(&["diff", &old, &real]).contains("real time"));
+}
+
+#[test]
+fn a_hostile_file_gets_a_sentence_and_nothing_else() {
+    let scratch = Scratch::new("hostile");
+    let good = results(5, 0.1).to_string();
+    let mut newer = results(5, 0.1);
+    newer["version"] = json!(99);
+    let deep = "[".repeat(100_000);
+    let many = |row: &str| format!("{{\"format\":\"x\",\"runs\":[{}0]}}", row.repeat(200_000));
+    for (name, content, why) in [
+        ("empty", String::new(), "no results file"),
+        ("foreign", "#!/bin/sh\necho hello\n".into(), "no results file"),
+        ("deep", deep, "no results file"),
+        ("many", many("{},"), "no results file"),
+        ("truncated", good[..good.len() / 2].into(), "ends too early"),
+        ("newer", newer.to_string(), "newer"),
+        ("odd", good.replace("\"ours\"", "\"o\\u001b]0;x\\u0007\""), "damaged"),
+        ("nothing", good.replace("\"cpus\":2", "\"cpus\":0"), "damaged"),
+    ] {
+        let file = scratch.file(name, content);
+        let error = refused(&["report", &file]);
+        assert!(error.contains(why) && error.contains(name), "{name}: {error}");
+        assert!(!error.chars().any(|c| c.is_control() && c != '\n'), "{name}: {error:?}");
+        refused(&["diff", &file, &file]);
+    }
+    let bytes = scratch.file("bytes", [0xff, 0xfe, 0x00, 0x80]);
+    assert!(refused(&["report", &bytes]).contains("not text"));
+    let folder = scratch.0.to_str().unwrap();
+    assert!(refused(&["report", folder]).contains("regular file"));
+    assert!(refused(&["report", "/dev/zero"]).contains("regular file"));
+    assert!(refused(&["report", &scratch.0.join("gone").to_string_lossy()]).contains("No such"));
+    let link = scratch.0.join("loop");
+    symlink(&link, &link).unwrap();
+    refused(&["report", link.to_str().unwrap()]);
+}
+
+/// The program's memory is an arena of 64 MiB; running out of it would end it without a word.
+#[test]
+fn the_largest_file_fits_into_memory_whatever_is_in_it() {
+    let scratch = Scratch::new("large");
+    let mut base = results(1, 0.1);
+    base["runs"] = json!([]);
+    let base = base.to_string();
+    let size = (8 << 20) - (64 << 10);
+    let figure = |at: usize| {
+        format!("{{\"name\":\"f{at}\",\"unit\":\"s\",\"better\":\"lower\",\"value\":{at}}}")
+    };
+    let curve =
+        |buckets: &str| format!("{{\"name\":\"c\",\"unit\":\"ns\",\"buckets\":[{buckets}]}}");
+    let run = |at: usize, figures: &str, curves: &str| {
+        format!(
+            "{{\"cpus\":1,\"phase\":\"a\",\"scheduler\":\"ours\",\"iteration\":{at},\
+             \"figures\":[{figures}],\"curves\":[{curves}]}}"
+        )
+    };
+    let edges =
+        |count: usize| (1..count).map(|at| format!("[{at},1]")).collect::<Vec<_>>().join(",");
+    let steps = curve(&edges(4_096));
+    // What takes most room in memory for its length in the file, and whether it is sensible.
+    let fill = |element: &dyn Fn(usize) -> String| {
+        let (mut text, mut at) = (String::new(), 1);
+        while text.len() + base.len() < size {
+            text += &element(at);
+            text += ",";
+            at += 1;
+        }
+        text.pop();
+        text
+    };
+    for (name, code, runs) in [
+        ("runs", 0, fill(&|at| run(at, &figure(0), ""))),
+        ("curves", 0, fill(&|at| run(at, &figure(0), &steps))),
+        ("edges", 2, run(0, &figure(0), &curve(&fill(&|at| format!("[{at},1]"))))),
+        ("figures", 2, run(0, &fill(&figure), "")),
+        ("phases", 2, fill(&|at| run(0, &figure(0), "").replace("\"a\"", &format!("\"a{at}\"")))),
+    ] {
+        let runs = format!("\"runs\":[{runs}]");
+        let file = scratch.file(name, base.replace("\"runs\":[]", &runs));
+        for form in ["--json", "--html", "--prometheus", "--csv"] {
+            let output = bench(&["report", &file, form]);
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{name} {form}: {error}");
+        }
+    }
+}

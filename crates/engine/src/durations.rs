@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A histogram of durations with buckets that grow with them.
+
+use crate::time::Span;
+use alloc::vec::Vec;
+
+/// Buckets for each doubling: an error of at most one part in 32.
+const STEPS: u64 = 32;
+const STEP_BITS: u32 = STEPS.trailing_zeros();
+/// Enough for lengths of up to 2^40 ns, 18 minutes.
+const BUCKETS: usize = ((41 - STEP_BITS) as usize) * STEPS as usize;
+
+/// How often which length of time was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Durations {
+    counts: Vec<u64>,
+    total: u64,
+    sum: u64,
+    longest: Span,
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        Durations { counts: alloc::vec![0; BUCKETS], total: 0, sum: 0, longest: Span::ZERO }
+    }
+}
+
+impl Durations {
+    fn bucket(ns: u64) -> usize {
+        if ns < STEPS {
+            return ns as usize;
+        }
+        let shift = ns.ilog2() - STEP_BITS;
+        let bucket = (u64::from(shift) << STEP_BITS) + (ns >> shift);
+        (bucket as usize).min(BUCKETS - 1)
+    }
+
+    /// The longest length that falls into a bucket.
+    fn edge(bucket: usize) -> u64 {
+        let bucket = bucket as u64;
+        if bucket < STEPS {
+            return bucket;
+        }
+        let shift = (bucket >> STEP_BITS) - 1;
+        let mantissa = bucket - (shift << STEP_BITS);
+        ((mantissa + 1) << shift) - 1
+    }
+
+    /// One more was seen.
+    pub fn add(&mut self, length: Span) {
+        self.counts[Self::bucket(length.as_nanos())] += 1;
+        self.total += 1;
+        self.sum = self.sum.saturating_add(length.as_nanos());
+        self.longest = self.longest.max(length);
+    }
+
+    /// All that the other has seen as well.
+    pub fn merge(&mut self, other: &Durations) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(mine, theirs)| *mine += theirs);
+        self.total += other.total;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.longest = self.longest.max(other.longest);
+    }
+
+    /// How many were seen.
+    pub fn count(&self) -> u64 {
+        self.total
+    }
+
+    /// The longest.
+    pub fn longest(&self) -> Span {
+        self.longest
+    }
+
+    /// The mean; zero if none was seen.
+    pub fn mean(&self) -> Span {
+        Span::from_nanos(self.sum.checked_div(self.total).unwrap_or(0))
+    }
+
+    /// The length that `permille` of a thousand do not exceed; zero if none was seen.
+    pub fn quantile(&self, permille: u64) -> Span {
+        let rank = (self.total * permille).div_ceil(1000).max(1);
+        let mut seen = 0;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= rank && self.total > 0 {
+                return Span::from_nanos(Self::edge(bucket)).min(self.longest);
+            }
+        }
+        Span::ZERO
+    }
+
+    /// The buckets that hold anything, as upper edge and count.
+    pub fn buckets(&self) -> impl Iterator<Item = (Span, u64)> {
+        let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled.map(|(bucket, count)| (Span::from_nanos(Self::edge(bucket)), *count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_lies_in_a_bucket_whose_edge_is_at_most_a_thirtysecond_beyond() {
+        for ns in (0..4000).chain((1..40).flat_map(|bit| [(1 << bit) - 1, 1 << bit, 3 << bit])) {
+            let edge = Durations::edge(Durations::bucket(ns));
+            if ns < 1 << 40 {
+                assert!(ns <= edge && edge - ns <= ns / 32 + 1, "{ns} {edge}");
+            }
+        }
+    }
+
+    #[test]
+    fn quantiles_count_from_below_and_never_exceed_the_longest() {
+        let mut lengths = Durations::default();
+        (1..=1000).for_each(|us| lengths.add(Span::from_micros(us)));
+        let near = |found: Span, us: u64| {
+            let found = found.as_micros();
+            assert!((us..=us + us / 30 + 1).contains(&found), "{found} for {us}");
+        };
+        near(lengths.quantile(500), 500);
+        near(lengths.quantile(990), 990);
+        assert_eq!(lengths.quantile(1000), Span::from_micros(1000));
+        assert_eq!(lengths.count(), 1000);
+        assert_eq!(lengths.mean(), Span::from_nanos(500_500));
+        assert_eq!(Durations::default().quantile(990), Span::ZERO);
+    }
+}

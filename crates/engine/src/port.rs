@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Mechanism: what carries messages between a scheduler and the tasks it schedules.
+
+use crate::facts::CpuSet;
+use crate::task::{Arrival, CpuId, Dispatch};
+
+/// The port has no space for a dispatch now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// What a policy may know about the machine beyond the messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineView {
+    /// CPUs online.
+    pub cpus: u32,
+    /// CPUs that run a task of ours at the moment.
+    pub running: u32,
+    /// The CPU on which we are deciding. It is free as soon as the round ends.
+    pub here: Option<CpuId>,
+    /// CPUs that run nothing, of the first 64, as far as that is known.
+    pub idle: CpuSet,
+    /// CPUs that run a task of ours, of the first 64, as far as that is known.
+    pub busy: CpuSet,
+}
+
+/// Mechanism: the kernel, or something that behaves like it.
+pub trait Port {
+    /// The next task that waits, decoded. Malformed messages were counted and skipped.
+    fn recv(&mut self) -> Option<Arrival>;
+    /// Hands a decision over, or refuses it without effect.
+    fn send(&mut self, dispatch: &Dispatch) -> Result<(), Full>;
+    /// Interrupts whoever runs on `cpu`. Nothing happens if the port cannot.
+    fn kick(&mut self, cpu: CpuId);
+    /// The machine as it is now.
+    fn view(&self) -> &MachineView;
+}

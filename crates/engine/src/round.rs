@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! One round: take in the tasks that wait, decide, hand over. It lives beside the policy on purpose:
+//! bounds, order, refusal and accounting are where schedulers in user space break, so whatever
+//! tests a policy must run this code and not a copy of it.
+
+use crate::policy::Policy;
+use crate::port::{Full, Port};
+use crate::task::Placement;
+use crate::time::Stamp;
+
+/// How much one round may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Messages taken in before the first decision.
+    pub arrivals: usize,
+    /// Decisions sent, whatever they are.
+    pub dispatches: usize,
+    /// Decisions sent besides, while the policy [wants more](Policy::wants_more) or
+    /// [sends one along](Policy::sends_along).
+    pub extra: usize,
+}
+
+impl Limits {
+    /// Messages one round takes in: as many as the backend's ring can hold, so that a decision is
+    /// made among all tasks that wait, and never more, so that a flood cannot keep the round from
+    /// deciding.
+    pub const ARRIVALS: usize = 4096;
+
+    /// One decision for the CPU that becomes free, so that all others are made as late as can be;
+    /// and as many besides as one dispatch call takes from us (`GUARD_DRAIN` in
+    /// src/bpf/backend_guard.h), if somebody urgent waits.
+    pub const KERNEL: Limits = Limits { arrivals: Limits::ARRIVALS, dispatches: 1, extra: 7 };
+}
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Arrivals taken in.
+    pub received: usize,
+    /// Decisions the port accepted.
+    pub sent: usize,
+    /// Whether the port refused one, which ends the round.
+    pub refused: bool,
+    /// Tasks that still wait. Above zero the scheduler wants to run again at once.
+    pub pending: usize,
+}
+
+/// One round: take in who waits, decide, hand over. `now` is the only clock of the round.
+pub fn round<P: Port, Q: Policy>(
+    now: Stamp,
+    port: &mut P,
+    policy: &mut Q,
+    limits: Limits,
+) -> Round {
+    let mut done = Round::default();
+    while done.received < limits.arrivals && policy.has_room() {
+        let Some(arrival) = port.recv() else { break };
+        policy.on_arrival(now, arrival, port.view());
+        done.received += 1;
+    }
+    let mut along = false;
+    while done.sent < limits.dispatches
+        || done.sent < limits.dispatches + limits.extra && (along || policy.wants_more())
+    {
+        let Some(dispatch) = policy.next(now, port.view()) else { break };
+        if port.send(&dispatch) == Err(Full) {
+            policy.on_refused(dispatch);
+            done.refused = true;
+            break;
+        }
+        done.sent += 1;
+        along = policy.sends_along(&dispatch);
+        if let (true, Placement::Cpu(cpu)) = (dispatch.preempt, dispatch.placement) {
+            port.kick(cpu);
+        }
+    }
+    done.pending = policy.queued();
+    done
+}

@@ -1,0 +1,726 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The process database against what it promises: the number vectors of the original, and
+//! properties that hold whatever is learned, merged or read.
+
+use pandemonium_engine::procdb::codec::{self, DecodeError};
+use pandemonium_engine::procdb::{
+    Confidence, Minute, Observation, ProcDb, Profile, RETENTION_DAYS, Rate, Summary, Verdict, Votes,
+};
+use pandemonium_engine::task::{Comm, Tier};
+use pandemonium_engine::time::Span;
+use proptest::prelude::*;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+/// Counts the allocations of each thread, so that a test sees its own alone.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: passes everything on to the system's allocator; the counter needs no allocation.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const DAY: u32 = 24 * 60;
+
+fn day(day: u32) -> Minute {
+    Minute::from_unix(day * DAY)
+}
+
+fn name(text: &str) -> Comm {
+    Comm::from_text(text)
+}
+
+/// An observation of runs of equal length, of a task of which nothing had been predicted.
+fn seen(comm: &str, tier: Tier) -> Observation {
+    Observation { comm: name(comm), tier, run: Span::from_millis(1), ..Observation::default() }
+}
+
+/// A profile with whole votes that have not faded: the original's votes, which never do.
+fn profile(votes: [u32; 3], observations: u32, run_us: u64, dev_us: u64) -> Profile {
+    Profile {
+        votes: Votes::fresh(votes),
+        observations,
+        run: Span::from_micros(run_us),
+        run_dev: Span::from_micros(dev_us),
+        ..Profile::unseen(name("any"))
+    }
+}
+
+fn permille(profile: &Profile) -> u16 {
+    profile.confidence().as_permille()
+}
+
+fn predicted_tier(db: &ProcDb, comm: &str) -> Option<Tier> {
+    db.predict(&name(comm)).map(|prediction| prediction.tier)
+}
+
+// --- confidence -----------------------------------------------------------------------------
+
+#[test]
+fn confidence_is_share_times_steadiness() {
+    for (votes, observations, run, dev, expected) in [
+        ([5, 0, 0], 5, 1_000, 0, 1_000),
+        ([5, 0, 0], 2, 1_000, 0, 0),
+        ([3, 2, 0], 5, 1_000, 0, 600),
+        ([4, 1, 0], 5, 1_000, 500, 600),
+        ([4, 1, 0], 5, 1_000, 1_000, 400),
+        ([9, 1, 0], 10, 1_000, 100, 855),
+        ([9, 1, 0], 10, 1_000, 800, 540),
+        ([5, 0, 0], 5, 0, 0, 500),
+        ([5, 0, 0], 5, 1_000, 9_000, 500),
+        ([2, 2, 1], 5, 1_000, 0, 400),
+        ([0, 0, 0], 5, 1_000, 0, 0),
+    ] {
+        let profile = profile(votes, observations, run, dev);
+        assert_eq!(permille(&profile), expected, "{votes:?}, {run} us +- {dev} us");
+        assert_eq!(profile.prediction().is_some(), expected >= 600, "{votes:?}");
+    }
+}
+
+#[test]
+fn the_largest_numbers_do_not_overflow() {
+    let largest = Profile {
+        votes: Votes::from_raw([u32::MAX; 3]),
+        run: Span::from_nanos(u64::MAX),
+        run_dev: Span::from_nanos(u64::MAX),
+        wake_freq: Rate::from_millihertz(u32::MAX),
+        observations: u32::MAX,
+        last_seen: Minute::from_unix(u32::MAX),
+        misses: u8::MAX,
+        ..profile([0; 3], 0, 0, 0)
+    };
+    assert!((165..=167).contains(&permille(&largest)), "{}", permille(&largest));
+    let mut learned = largest;
+    learned.misses = 0;
+    learned.learn(day(1), &Observation { comm: learned.comm, ..seen("", Tier::Batch) });
+    assert_eq!(learned.observations, u32::MAX);
+    assert_eq!(learned.last_seen, Minute::from_unix(u32::MAX));
+    assert_eq!(
+        Minute::from_unix(7).later(Span::from_nanos(u64::MAX)).minutes_since(day(0)),
+        7 + (u64::MAX / 60_000_000_000) as u32
+    );
+}
+
+#[test]
+fn the_most_urgent_of_equals_dominates() {
+    assert_eq!(Votes::fresh([5, 0, 0]).dominant(), Tier::Batch);
+    assert_eq!(Votes::fresh([3, 2, 0]).dominant(), Tier::Batch);
+    assert_eq!(Votes::fresh([1, 1, 3]).dominant(), Tier::LatCritical);
+    assert_eq!(Votes::fresh([2, 2, 1]).dominant(), Tier::Interactive);
+    assert_eq!(Votes::fresh([2, 0, 2]).dominant(), Tier::LatCritical);
+    assert_eq!(Votes::fresh([0, 0, 0]).dominant(), Tier::LatCritical);
+}
+
+/// The same mixes, learned one by one: fading weighs the latest votes most, so a share lies
+/// within the fading of its few votes (a sixteenth each) of the original's.
+#[test]
+fn learned_votes_agree_with_fresh_ones_within_their_fading() {
+    for (order, expected) in
+        [("BBBBB", 1_000), ("BIBIB", 600), ("BBIBB", 800), ("BBBBBIBBBB", 900), ("BBBIILB", 571)]
+    {
+        let mut db = ProcDb::new(4);
+        for letter in order.chars() {
+            let tier = Tier::ALL["BIL".find(letter).unwrap()];
+            db.learn(day(1), &seen("mix", tier));
+        }
+        let learned = permille(db.get(&name("mix")).unwrap());
+        let tolerance = 1_000 / 16 + 1;
+        assert!(learned.abs_diff(expected) <= tolerance, "{order}: {learned}, not {expected}");
+    }
+}
+
+// --- learning -------------------------------------------------------------------------------
+
+#[test]
+fn a_name_is_predicted_from_its_third_observation_on() {
+    let mut db = ProcDb::new(4);
+    assert_eq!(db.predict(&name("cc1")), None);
+    for before in 0..3 {
+        assert_eq!(db.predict(&name("cc1")), None, "after {before} observations");
+        let cc1 = Observation {
+            run: Span::from_millis(8),
+            run_dev: Span::from_millis(1),
+            wake_freq: Rate::from_millihertz(20_000),
+            csw_rate: Rate::from_millihertz(15_000),
+            ..seen("cc1", Tier::Batch)
+        };
+        assert_eq!(db.learn(day(1), &cc1), Verdict::Unpredicted);
+    }
+    let prediction = db.predict(&name("cc1")).unwrap();
+    assert_eq!(prediction.tier, Tier::Batch);
+    assert_eq!(prediction.run, Span::from_millis(8));
+    assert_eq!(prediction.run_dev, Span::from_millis(1));
+    assert_eq!(prediction.wake_freq.as_millihertz(), 20_000);
+    assert_eq!(prediction.csw_rate.as_millihertz(), 15_000);
+    // 1 x (1/2 + (1 - 1/8) / 2)
+    assert_eq!(prediction.confidence.as_permille(), 937);
+    assert_eq!(db.predict(&name("cc1plus")), None);
+}
+
+#[test]
+fn averages_begin_at_the_first_observation_and_move_an_eighth() {
+    let mut db = ProcDb::new(4);
+    let told = |us, dev, wakes, switches| Observation {
+        run: Span::from_micros(us),
+        run_dev: Span::from_micros(dev),
+        wake_freq: Rate::from_millihertz(wakes),
+        csw_rate: Rate::from_millihertz(switches),
+        ..seen("any", Tier::Batch)
+    };
+    db.learn(day(1), &told(800, 80, 8_000, 16_000));
+    db.learn(day(2), &told(1_600, 0, 16_000, 0));
+    let known = db.get(&name("any")).unwrap();
+    assert_eq!(known.run, Span::from_micros(900));
+    assert_eq!(known.run_dev, Span::from_micros(70));
+    assert_eq!(known.wake_freq.as_millihertz(), 9_000);
+    assert_eq!(known.csw_rate.as_millihertz(), 14_000);
+    assert_eq!(known.observations, 2);
+    assert_eq!(known.last_seen, day(2));
+}
+
+#[test]
+fn an_average_ends_where_its_observations_are_and_stays() {
+    for (from, to) in [(0, 7), (7, 0), (1_000_000, 3), (3, 1_000_000), (500, 500)] {
+        let mut known = Profile::unseen(name("any"));
+        let told = |ns| Observation { run: Span::from_nanos(ns), ..seen("any", Tier::Batch) };
+        known.learn(day(1), &told(from));
+        (0..200).for_each(|_| {
+            known.learn(day(1), &told(to));
+        });
+        assert!(known.run.as_nanos().abs_diff(to) <= 4, "{from} to {to}: {:?}", known.run);
+    }
+}
+
+#[test]
+fn a_vote_loses_half_its_weight_in_eleven_observations() {
+    let mut known = Profile::unseen(name("any"));
+    known.learn(day(1), &seen("any", Tier::Batch));
+    let weight = |known: &Profile| f64::from(known.votes.as_raw()[0]) / f64::from(Votes::ONE);
+    (0..10).for_each(|_| {
+        known.learn(day(1), &seen("any", Tier::LatCritical));
+    });
+    assert!(weight(&known) > 0.5);
+    known.learn(day(1), &seen("any", Tier::LatCritical));
+    assert!(weight(&known) < 0.5);
+    (0..400).for_each(|_| {
+        known.learn(day(1), &seen("any", Tier::LatCritical));
+    });
+    assert_eq!(weight(&known), 0.0, "an old vote ends at zero");
+}
+
+/// Nobody was predicted (say, they were running already): fading alone changes the prediction,
+/// and in between there is none.
+#[test]
+fn changed_habits_change_the_prediction_however_long_the_old_ones_lasted() {
+    for lasted in [16, 1_000, 100_000] {
+        let mut db = ProcDb::new(4);
+        for _ in 0..lasted {
+            db.learn(day(1), &seen("editor", Tier::Interactive));
+        }
+        let tiers: Vec<Option<Tier>> = (0..15)
+            .map(|_| {
+                db.learn(day(1), &seen("editor", Tier::Batch));
+                predicted_tier(&db, "editor")
+            })
+            .collect();
+        // Two thirds of the full weight after 16 observations, all of it after a thousand.
+        let (lost, found) = if lasted == 16 { (5, 10) } else { (7, 14) };
+        assert!(tiers[..lost].iter().all(|tier| *tier == Some(Tier::Interactive)), "{tiers:?}");
+        assert!(tiers[lost..found].iter().all(Option::is_none), "{tiers:?}");
+        assert!(tiers[found..].iter().all(|tier| *tier == Some(Tier::Batch)), "{tiers:?}");
+    }
+}
+
+// --- judging --------------------------------------------------------------------------------
+
+/// Learns an observation of a task that was predicted whatever the database said of its name.
+fn lived(db: &mut ProcDb, comm: &str, tier: Tier) -> Verdict {
+    let predicted = predicted_tier(db, comm);
+    db.learn(day(1), &Observation { predicted, ..seen(comm, tier) })
+}
+
+#[test]
+fn three_wrong_predictions_in_a_row_end_any_certainty() {
+    let mut db = ProcDb::new(4);
+    (0..1_000).for_each(|_| {
+        lived(&mut db, "java", Tier::Batch);
+    });
+    assert_eq!(lived(&mut db, "java", Tier::LatCritical), Verdict::Wrong);
+    assert_eq!(lived(&mut db, "java", Tier::LatCritical), Verdict::Wrong);
+    assert_eq!(predicted_tier(&db, "java"), Some(Tier::Batch));
+    assert_eq!(lived(&mut db, "java", Tier::LatCritical), Verdict::Wrong);
+    assert_eq!(db.predict(&name("java")), None, "withdrawn at once");
+    assert_eq!(db.summary(), Summary { total: 1, confident: 0 });
+    let known = *db.get(&name("java")).unwrap();
+    assert_eq!((known.observations, known.misses), (1, 0), "it begins with what contradicted");
+    assert_eq!(known.run, Span::from_millis(1));
+    assert_eq!(lived(&mut db, "java", Tier::LatCritical), Verdict::Unpredicted);
+    assert_eq!(lived(&mut db, "java", Tier::LatCritical), Verdict::Unpredicted);
+    assert_eq!(predicted_tier(&db, "java"), Some(Tier::LatCritical));
+    assert_eq!(lived(&mut db, "java", Tier::LatCritical), Verdict::Right);
+}
+
+#[test]
+fn an_odd_run_now_and_then_does_not_shake_a_prediction() {
+    let mut db = ProcDb::new(4);
+    for i in 0..1_000 {
+        let tier = if i % 5 == 4 { Tier::LatCritical } else { Tier::Batch };
+        lived(&mut db, "bash", tier);
+        if i > 20 {
+            assert_eq!(predicted_tier(&db, "bash"), Some(Tier::Batch), "observation {i}");
+        }
+    }
+}
+
+#[test]
+fn a_prediction_is_withdrawn_when_runs_stop_being_alike() {
+    let mut db = ProcDb::new(4);
+    let told =
+        |dev_us, tier| Observation { run_dev: Span::from_micros(dev_us), ..seen("python3", tier) };
+    for i in 0..20 {
+        let tier = if i % 4 == 3 { Tier::Interactive } else { Tier::Batch };
+        db.learn(day(1), &told(0, tier));
+    }
+    assert_eq!(db.summary(), Summary { total: 1, confident: 1 });
+    assert!(db.predict(&name("python3")).is_some());
+    for i in 0..20 {
+        let tier = if i % 4 == 3 { Tier::Interactive } else { Tier::Batch };
+        db.learn(day(1), &told(2_000, tier));
+    }
+    assert_eq!(db.predict(&name("python3")), None);
+    assert_eq!(db.summary(), Summary { total: 1, confident: 0 });
+}
+
+// --- keeping and forgetting -----------------------------------------------------------------
+
+#[test]
+fn a_name_is_kept_for_weeks_and_then_dropped() {
+    let mut db = ProcDb::new(4);
+    (0..5).for_each(|_| {
+        db.learn(day(100), &seen("weekly", Tier::Batch));
+    });
+    let known = db.profiles().to_vec();
+    let kept_until = |minute: Minute| {
+        let mut later = ProcDb::new(4);
+        later.merge(minute, known.iter().copied());
+        later.profiles().len()
+    };
+    assert_eq!(kept_until(day(100)), 1);
+    assert_eq!(kept_until(day(100 + RETENTION_DAYS)), 1);
+    assert_eq!(kept_until(Minute::from_unix((101 + RETENTION_DAYS) * DAY - 1)), 1);
+    assert_eq!(kept_until(day(101 + RETENTION_DAYS)), 0);
+    assert_eq!(kept_until(day(0)), 1, "a clock that has stepped back drops nothing");
+    assert_eq!(kept_until(day(100 + 21)), 1, "weeks, not days");
+    assert_eq!(kept_until(day(100 + 90)), 0, "and not for ever");
+    assert_eq!(predicted_tier(&db, "weekly"), Some(Tier::Batch), "memory alone never drops");
+    db.merge(day(200), []);
+    assert!(db.get(&name("weekly")).is_none());
+    assert_eq!(db.summary(), Summary::default());
+}
+
+#[test]
+fn the_oldest_name_makes_room() {
+    let mut db = ProcDb::new(3);
+    for (comm, when) in [("b", 2), ("a", 1), ("c", 3)] {
+        (0..9).for_each(|_| {
+            db.learn(day(when), &seen(comm, Tier::Batch));
+        });
+    }
+    db.learn(day(3), &seen("d", Tier::Batch));
+    assert!(db.get(&name("a")).is_none());
+    assert_eq!(db.summary(), Summary { total: 3, confident: 2 });
+    db.learn(day(3), &seen("b", Tier::Batch)); // seen again: no longer the oldest
+    db.learn(day(4), &seen("e", Tier::Batch));
+    let names: Vec<String> = ["b", "c", "d", "e"]
+        .into_iter()
+        .filter(|comm| db.get(&name(comm)).is_some())
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(names, ["b", "c", "e"], "of the same day the fewest observations go first");
+    db.learn(day(3), &seen("c", Tier::Batch));
+    assert_eq!(db.get(&name("c")).unwrap().observations, 10);
+}
+
+#[test]
+fn a_flood_of_names_that_never_come_back_pushes_out_itself() {
+    let mut db = ProcDb::new(64);
+    for comm in 0..60 {
+        (0..3).for_each(|_| {
+            db.learn(day(9), &seen(&format!("known-{comm}"), Tier::Interactive));
+        });
+    }
+    for i in 0..10_000u32 {
+        let when = Minute::from_unix(9 * DAY + i / 10);
+        db.learn(when, &seen(&format!("flood-{i}"), Tier::Batch));
+    }
+    assert_eq!(db.summary(), Summary { total: 64, confident: 60 });
+}
+
+#[test]
+fn an_empty_database_knows_nothing() {
+    let db = ProcDb::new(1);
+    assert_eq!(db.summary(), Summary::default());
+    assert_eq!(db.predict(&name("")), None);
+    assert!(db.profiles().is_empty());
+}
+
+#[test]
+fn learning_and_looking_up_never_allocate() {
+    let mut db = ProcDb::new(50);
+    let told: Vec<Observation> =
+        (0..100).map(|i| seen(&format!("name-{i}"), Tier::ALL[i % 3])).collect();
+    db.merge(day(1), (0..20).map(|i| Profile::unseen(told[i].comm)));
+    let before = ALLOCATIONS.get();
+    for _ in 0..5 {
+        for told in &told {
+            db.learn(day(1), told);
+            std::hint::black_box((db.predict(&told.comm), db.summary()));
+        }
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(db.profiles().len(), 50);
+    assert!(before > 0, "the counter counts");
+}
+
+// --- properties -----------------------------------------------------------------------------
+
+fn any_tier() -> impl Strategy<Value = Tier> {
+    (0..3usize).prop_map(|i| Tier::ALL[i])
+}
+
+/// Names of which some are equal, some differ in one letter, and some are no text.
+fn any_comm() -> impl Strategy<Value = Comm> {
+    prop_oneof![
+        "[ab]{0,2}".prop_map(|text| Comm::from_text(&text)),
+        any::<[u8; 16]>().prop_map(Comm::from_kernel),
+    ]
+}
+
+fn any_profile() -> impl Strategy<Value = Profile> {
+    let votes = prop_oneof![
+        any::<[u32; 3]>().prop_map(Votes::from_raw),
+        prop::array::uniform3(0..6u32).prop_map(Votes::fresh),
+    ];
+    // Few days and minutes, so that ties happen.
+    let last_seen = (1000..1040u32, 0..3u32).prop_map(|(d, m)| Minute::from_unix(d * DAY + m));
+    let averages = (any::<u64>(), any::<u64>(), any::<u32>(), any::<u32>());
+    let counts = (prop_oneof![0..5u32, any::<u32>()], last_seen, 0..3u8);
+    (any_comm(), votes, averages, counts).prop_map(
+        |(comm, votes, (run, run_dev, wakes, switches), (observations, last_seen, misses))| {
+            Profile {
+                comm,
+                votes,
+                run: Span::from_nanos(run),
+                run_dev: Span::from_nanos(run_dev),
+                wake_freq: Rate::from_millihertz(wakes),
+                csw_rate: Rate::from_millihertz(switches),
+                observations,
+                last_seen,
+                misses,
+            }
+        },
+    )
+}
+
+fn any_profiles() -> impl Strategy<Value = Vec<Profile>> {
+    prop::collection::vec(any_profile(), 0..24)
+}
+
+fn merged(capacity: u32, when: Minute, sides: &[&[Profile]]) -> Vec<Profile> {
+    let mut db = ProcDb::new(capacity);
+    sides.iter().for_each(|side| db.merge(when, side.iter().copied()));
+    for profile in db.profiles() {
+        assert_eq!(db.get(&profile.comm), Some(profile));
+    }
+    let confident = db.profiles().iter().filter(|p| p.prediction().is_some()).count();
+    assert_eq!(db.summary(), Summary { total: db.profiles().len(), confident });
+    db.profiles().to_vec()
+}
+
+proptest! {
+    /// A list that is searched from end to end, and evicts by sorting, does the same.
+    #[test]
+    fn the_table_agrees_with_a_plain_list(
+        capacity in 1..6u32,
+        told in prop::collection::vec((0..9u32, any_tier(), 0..4u32, any::<bool>()), 1..120),
+    ) {
+        let mut db = ProcDb::new(capacity);
+        let mut model: Vec<Profile> = Vec::new();
+        for (who, tier, when, judged) in told {
+            let seen = Observation {
+                predicted: judged.then_some(Tier::Batch),
+                ..seen(&format!("n{who}"), tier)
+            };
+            db.learn(day(when), &seen);
+            if model.iter().all(|profile| profile.comm != seen.comm) {
+                if model.len() == capacity as usize {
+                    let key = |p: &Profile| (p.last_seen, p.observations, p.comm);
+                    model.sort_by_key(key);
+                    model.remove(0);
+                }
+                model.push(Profile::unseen(seen.comm));
+            }
+            let known = model.iter_mut().find(|profile| profile.comm == seen.comm).unwrap();
+            known.learn(day(when), &seen);
+            for who in 0..9 {
+                let comm = name(&format!("n{who}"));
+                let expected = model.iter().find(|profile| profile.comm == comm);
+                prop_assert_eq!(db.get(&comm), expected);
+                prop_assert_eq!(db.predict(&comm), expected.and_then(Profile::prediction));
+            }
+            let confident = model.iter().filter(|p| p.prediction().is_some()).count();
+            prop_assert_eq!(db.summary(), Summary { total: model.len(), confident });
+        }
+    }
+
+    #[test]
+    fn votes_stay_within_their_limit_and_predictions_above_theirs(
+        start in any_profile(),
+        told in prop::collection::vec((any_tier(), any::<bool>()), 0..60),
+    ) {
+        let mut known = start;
+        for (tier, judged) in told {
+            let predicted = known.prediction().filter(|_| judged).map(|p| p.tier);
+            known.learn(day(1000), &Observation { predicted, ..seen("any", tier) });
+            prop_assert!(known.votes.total() <= Votes::MAX);
+            prop_assert!(known.confidence().as_permille() <= 1_000);
+            prop_assert!(known.misses < 3);
+            if let Some(prediction) = known.prediction() {
+                prop_assert!(prediction.confidence >= Confidence::LIMIT);
+                prop_assert!(known.observations >= 3);
+                // At 0.6 of the votes no other tier can have as many.
+                prop_assert_eq!(prediction.tier, known.votes.dominant());
+            }
+        }
+    }
+
+    #[test]
+    fn merging_is_the_same_from_either_side_and_twice(a in any_profiles(), b in any_profiles()) {
+        let when = day(1035);
+        for capacity in [4, 64] {
+            let both = merged(capacity, when, &[&[&a[..], &b[..]].concat()]);
+            prop_assert_eq!(&both, &merged(capacity, when, &[&[&b[..], &a[..]].concat()]));
+            prop_assert_eq!(&both, &merged(capacity, when, &[&both, &both]));
+            prop_assert!(both.len() <= capacity as usize);
+        }
+        // Where all fit, it does not matter in which steps they come.
+        prop_assert_eq!(merged(64, when, &[&a, &b]), merged(64, when, &[&b, &a]));
+    }
+
+    /// The newer profile of each name, young enough, and of those the worthiest.
+    #[test]
+    fn merging_agrees_with_its_definition(profiles in any_profiles()) {
+        let when = day(1035);
+        let mut newest: BTreeMap<Comm, Profile> = BTreeMap::new();
+        for profile in &profiles {
+            let kept = newest.entry(profile.comm).or_insert(*profile);
+            if (profile.last_seen, profile.observations) > (kept.last_seen, kept.observations) {
+                *kept = *profile;
+            }
+        }
+        let key = |p: &Profile| (p.comm, p.last_seen, p.observations);
+        let day_of = |p: &Profile| p.last_seen.as_unix() / DAY;
+        let mut expected: Vec<Profile> = newest.into_values().collect();
+        expected.retain(|p| p.last_seen >= day(1035 - RETENTION_DAYS - 1)
+            && when.days_since(p.last_seen) <= RETENTION_DAYS);
+        expected.sort_by_key(|p| std::cmp::Reverse((day_of(p), p.observations, p.comm)));
+        expected.truncate(6);
+        expected.sort_by_key(key);
+        let got = merged(6, when, &[&profiles]);
+        prop_assert_eq!(got.iter().map(key).collect::<Vec<_>>(),
+            expected.iter().map(key).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_written_is_read(profiles in any_profiles()) {
+        let bytes = codec::encode(&profiles);
+        prop_assert_eq!(bytes.len(), 24 + 64 * profiles.len());
+        prop_assert_eq!(codec::decode(&bytes, day(0)), Ok(profiles));
+    }
+
+    #[test]
+    fn any_cut_or_flipped_bit_is_noticed(profiles in any_profiles(), at in any::<usize>()) {
+        let bytes = codec::encode(&profiles);
+        prop_assert!(codec::decode(&bytes[..at % bytes.len()], day(0)).is_err());
+        let mut flipped = bytes.clone();
+        flipped[at / 8 % bytes.len()] ^= 1 << (at % 8);
+        prop_assert!(codec::decode(&flipped, day(0)).is_err());
+        let longer = [&bytes[..], &[0]].concat();
+        prop_assert!(codec::decode(&longer, day(0)).is_err());
+    }
+
+    #[test]
+    fn random_bytes_never_panic(
+        start in prop_oneof![
+            Just(vec![]), Just(b"PDDB".to_vec()), Just(b"PDDB\x01\0\0\0".to_vec()),
+            Just(b"PDDB\x02\0\0\0".to_vec()), Just(b"PDDB\x02\0\0\0\x01\0\0\0".to_vec()),
+            Just(b"PANDEMDB\x03\0\0\0".to_vec()), Just(b"PANDEMDB\x03\0\0\0\x01\0\0\0".to_vec()),
+        ],
+        rest in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let bytes = [start, rest].concat();
+        for profile in codec::decode(&bytes, day(3)).unwrap_or_default() {
+            prop_assert!(profile.votes.total() <= Votes::MAX);
+            profile.prediction();
+        }
+    }
+
+    #[test]
+    fn any_words_are_a_profile_and_packing_it_settles_it(words in any::<[u64; codec::WORDS]>()) {
+        let profile = codec::unpack(&words);
+        prop_assert!(profile.votes.total() <= Votes::MAX);
+        prop_assert_eq!(codec::unpack(&codec::pack(&profile)), profile);
+        let mut db = ProcDb::new(2);
+        db.merge(profile.last_seen, [profile]);
+        db.learn(day(1), &Observation { comm: profile.comm, ..seen("", Tier::Batch) });
+        prop_assert!(db.get(&profile.comm).is_some_and(|known| known.observations > 0));
+    }
+}
+
+// --- bytes ----------------------------------------------------------------------------------
+
+/// The exact bytes of version 3: a change of the format is a new version, not a new meaning.
+#[test]
+fn the_format_is_what_its_description_says() {
+    let cc1 = Profile {
+        comm: name("cc1"),
+        votes: Votes::from_raw([0x11, 0x22, 0x33]),
+        run: Span::from_nanos(0x0102_0304),
+        run_dev: Span::from_nanos(5),
+        wake_freq: Rate::from_millihertz(6),
+        csw_rate: Rate::from_millihertz(7),
+        observations: 8,
+        last_seen: Minute::from_unix(9),
+        misses: 2,
+    };
+    let bytes = codec::encode(&[cc1]);
+    let mut expected = Vec::new();
+    expected.extend(b"PANDEMDB\x03\0\0\0\x01\0\0\0cc1\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    expected.extend(b"\x04\x03\x02\x01\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\x07\0\0\0");
+    expected.extend(b"\x11\0\0\0\x22\0\0\0\x33\0\0\0\x08\0\0\0\x09\0\0\0\x02\0\0\0");
+    assert_eq!(&bytes[..80], expected);
+    assert_eq!(bytes.len(), 88);
+}
+
+fn original(version: u32, entries: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = b"PDDB".to_vec();
+    bytes.extend(version.to_le_bytes());
+    bytes.extend((entries.len() as u32).to_le_bytes());
+    entries.iter().for_each(|entry| bytes.extend(entry));
+    bytes
+}
+
+/// An entry as the original writes it: name, tier, u64 fields, observations and votes.
+fn original_entry(comm: &[u8; 16], tier: u8, fields: &[u64], counts: [u32; 2]) -> Vec<u8> {
+    let mut bytes = comm.to_vec();
+    bytes.extend([tier, 0, 0, 0, 0, 0, 0, 0]);
+    fields.iter().for_each(|field| bytes.extend(field.to_le_bytes()));
+    counts.iter().for_each(|count| bytes.extend(count.to_le_bytes()));
+    bytes
+}
+
+#[test]
+fn the_originals_version_2_is_imported_field_by_field() {
+    let cc1 = original_entry(b"cc1\0............", 0, &[8_000_000, 1_000, 2, 3], [900, 900]);
+    let odd = original_entry(b"sixteen-letters!", 77, &[1, 2, u64::MAX, 0], [5, 2]);
+    assert_eq!((cc1.len(), odd.len()), (64, 64));
+    let bytes = [original(2, &[cc1, odd]), b"trailing".to_vec()].concat();
+    let [cc1, odd] = codec::decode(&bytes, day(7)).unwrap().try_into().unwrap();
+    assert_eq!(cc1.comm, name("cc1"));
+    assert_eq!(cc1.run, Span::from_millis(8));
+    assert_eq!(cc1.run_dev, Span::from_micros(1));
+    assert_eq!(cc1.wake_freq.as_millihertz(), 20_000);
+    assert_eq!(cc1.csw_rate.as_millihertz(), 30_000);
+    assert_eq!((cc1.observations, cc1.last_seen), (900, day(7)));
+    assert_eq!(cc1.prediction().unwrap().tier, Tier::Batch);
+    assert_eq!(odd.comm.as_bytes(), b"sixteen-letters");
+    assert_eq!(odd.votes, Votes::fresh([0, 0, 2]), "a tier above 2 is 2");
+    assert_eq!(odd.wake_freq.as_millihertz(), u32::MAX);
+}
+
+#[test]
+fn the_originals_version_1_is_imported_with_zeros_for_what_it_lacks() {
+    let bytes = original_entry(b"make\0\0\0\0\0\0\0\0\0\0\0\0", 1, &[500], [4, 4]);
+    assert_eq!(bytes.len(), 40);
+    let [make] = codec::decode(&original(1, &[bytes]), day(7)).unwrap().try_into().unwrap();
+    assert_eq!((make.run, make.run_dev), (Span::from_nanos(500), Span::ZERO));
+    assert_eq!((make.wake_freq, make.csw_rate), (Rate::default(), Rate::default()));
+    assert_eq!(make.prediction().unwrap().tier, Tier::Interactive);
+}
+
+/// The original stores a mix of six to four as ten of ten. Imported, it predicts, and gives way
+/// to two observations that disagree.
+#[test]
+fn imported_votes_are_no_unanimity_for_ever() {
+    let fields = [1_000_000, 0, 2, 3];
+    let mix = original_entry(b"mix\0............", 0, &fields, [u32::MAX, u32::MAX]);
+    let mut db = ProcDb::new(4);
+    db.merge(day(7), codec::decode(&original(2, &[mix]), day(7)).unwrap());
+    assert_eq!(predicted_tier(&db, "mix"), Some(Tier::Batch));
+    db.learn(day(7), &seen("mix", Tier::LatCritical));
+    db.learn(day(7), &seen("mix", Tier::LatCritical));
+    assert_eq!(db.predict(&name("mix")), None);
+}
+
+#[test]
+fn what_is_no_database_is_refused_with_a_reason() {
+    let ours = codec::encode(&[profile([5, 0, 0], 5, 1, 0)]);
+    let theirs = original(2, &[original_entry(b"cc1\0............", 0, &[1; 4], [3, 3])]);
+    let changed = |bytes: &[u8], at: usize, byte: u8| {
+        let mut bytes = bytes.to_vec();
+        bytes[at] = byte;
+        bytes
+    };
+    let of = |entries, bytes| DecodeError::Length { entries, bytes };
+    for (bytes, error) in [
+        (b"\x7fELF and so on".to_vec(), DecodeError::Foreign),
+        (b"".to_vec(), DecodeError::Truncated),
+        (b"PD".to_vec(), DecodeError::Truncated),
+        (b"PDDB\x02\0\0\0\0\0\0".to_vec(), DecodeError::Truncated),
+        (ours[..15].to_vec(), DecodeError::Truncated),
+        (changed(&ours, 8, 4), DecodeError::Version(4)),
+        (changed(&theirs, 4, 3), DecodeError::Version(3)),
+        (changed(&theirs, 4, 0), DecodeError::Version(0)),
+        (changed(&ours, 15, 0xff), of(0xff00_0001, 88)),
+        (changed(&theirs, 11, 0xff), of(0xff00_0001, 76)),
+        (ours[..87].to_vec(), of(1, 87)),
+        (theirs[..75].to_vec(), of(1, 75)),
+        (changed(&ours, 40, 0xff), DecodeError::Checksum),
+    ] {
+        assert_eq!(codec::decode(&bytes, day(0)), Err(error), "{bytes:02x?}");
+        assert!(error.to_string().starts_with("it"), "{error}");
+    }
+    assert_eq!(codec::decode(&codec::encode(&[]), day(0)), Ok(vec![]));
+    assert_eq!(codec::decode(&original(1, &[]), day(0)), Ok(vec![]));
+}
+
+/// A count of four billion entries must not become an allocation of 256 GiB.
+#[test]
+fn a_hostile_count_allocates_nothing() {
+    let mut ours = codec::encode(&[]);
+    ours[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+    let mut theirs = original(1, &[]);
+    theirs[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
+    let before = ALLOCATIONS.get();
+    assert!(codec::decode(&ours, day(0)).is_err());
+    assert!(codec::decode(&theirs, day(0)).is_err());
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+}

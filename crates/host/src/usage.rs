@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What clap has to say, as one line.
+
+use std::process::ExitCode;
+
+/// Prints help as it is, and an error as one sentence without the usage that would push it out of
+/// sight. Exit code 2 after an error.
+pub fn explain(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.to_string();
+    let sentence = text.lines().map(str::trim);
+    let sentence = sentence.take_while(|line| !line.starts_with("Usage:"));
+    let sentence: Vec<&str> =
+        sentence.filter(|line| !line.is_empty() && !line.starts_with("For more info")).collect();
+    eprintln!("{} (see --help)", sentence.join(" "));
+    ExitCode::from(2)
+}

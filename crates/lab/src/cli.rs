@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use pandemonium_sim::witness::Fault;
+
+/// Simulates, compares, replays and explains scheduling policies: without root, without a kernel.
+///
+/// The policies and the code that runs them are those that schedule a real machine
+/// (scx_pandemonium_user); the machine is simulated. One seed repeats a run bit for bit.
+#[derive(Debug, Parser)]
+#[command(name = "pandemonium_lab", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a workload under one or more policies and print what they made of it
+    Run(RunArgs),
+    /// Compare policies over at least ten seeds; a verdict only outside the noise
+    Compare(CompareArgs),
+    /// Write an HTML file with pictures of a workload under some policies
+    Report(ReportArgs),
+    /// Run a workload for each value of a setting, or for many CPU counts
+    Sweep(SweepArgs),
+    /// Give a recording's arrivals to a policy again and compare what it decides
+    Replay(ReplayArgs),
+    /// Say in sentences what a task is to the policy, and why it waited
+    Explain(ExplainArgs),
+    /// Print the table of scores that is kept under review (tests/sim/scores.txt)
+    Scores,
+    /// Draw runs from seeds, with everything going wrong, and judge them
+    Swarm(SwarmArgs),
+    /// List the workloads that come with the lab
+    Workloads,
+}
+
+/// What to simulate.
+#[derive(Clone, Debug, Args)]
+pub struct What {
+    /// A workload that comes with the lab (`pandemonium_lab workloads`), or a file
+    #[arg(value_name = "WORKLOAD")]
+    pub workload: String,
+
+    /// CPUs of the machine, 1 to 1024; the workload's own number if not given
+    #[arg(short = 'n', long, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cpus: Option<u32>,
+
+    /// Change a setting of the policies, as often as you like: `--set batch_slice_us=2000`
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    pub set: Vec<String>,
+
+    /// Change a cost of the machine: `--cost tick_ns=1000000`. `--cost help` lists them
+    #[arg(long = "cost", value_name = "COST=VALUE")]
+    pub cost: Vec<String>,
+
+    /// Simulate a machine whose kernel refuses the fast path
+    #[arg(long)]
+    pub no_fast_path: bool,
+
+    /// Let the policy decide on wake-ups that find an idle CPU, too
+    #[arg(long)]
+    pub full_user: bool,
+}
+
+impl What {
+    /// A workload that comes with the lab on a plain machine.
+    pub fn named(workload: &str, cpus: u32) -> What {
+        What {
+            workload: workload.to_owned(),
+            cpus: Some(cpus),
+            set: Vec::new(),
+            cost: Vec::new(),
+            no_fast_path: false,
+            full_user: false,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub what: What,
+
+    /// Policies to run, with commas in between
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "P,P",
+        value_delimiter = ',',
+        default_value = "pandemonium"
+    )]
+    pub policy: Vec<PolicyName>,
+
+    /// The seed from which all chance follows
+    #[arg(short, long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Write what the policy is told and decides to a file (FILE.rec), for replay and explain
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<String>,
+
+    /// Write who had which CPU when, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<String>,
+
+    /// Replace the names of programs in the recording
+    #[arg(long, requires = "record")]
+    pub redact: bool,
+
+    /// How to print the result
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// A recording: `pandemonium_lab run --record FILE` or `scx_pandemonium_user --record FILE`
+    #[arg(value_name = "FILE")]
+    pub file: String,
+
+    /// The policy to give it to; the recorded one if not given
+    #[arg(short, long, value_enum, value_name = "P")]
+    pub policy: Option<PolicyName>,
+
+    /// Change a setting, on top of the recorded ones
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    pub set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// A recording (FILE.rec), or a workload to simulate
+    #[command(flatten)]
+    pub what: What,
+
+    /// The task: a name or a pid
+    #[arg(short, long, value_name = "NAME|PID")]
+    pub task: String,
+
+    /// Tell of each wait that was longer, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 1_000)]
+    pub over_us: u64,
+
+    /// The policy to simulate
+    #[arg(short, long, value_enum, value_name = "P", default_value = "pandemonium")]
+    pub policy: PolicyName,
+
+    /// The seed to simulate
+    #[arg(short, long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// A comparison of policies over many seeds.
+#[derive(Debug, Args)]
+pub struct Comparison {
+    #[command(flatten)]
+    pub what: What,
+
+    /// The policies, with commas in between; the others are compared with the first
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "P,P",
+        value_delimiter = ',',
+        default_value = "vruntime,pandemonium,fifo"
+    )]
+    pub policy: Vec<PolicyName>,
+
+    /// The first seed; what shows one run shows this one
+    #[arg(short, long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// How many seeds, at least 10
+    #[arg(long, value_name = "N", default_value_t = crate::compare::SEEDS_MIN,
+          value_parser = clap::value_parser!(u64).range(crate::compare::SEEDS_MIN..))]
+    pub seeds: u64,
+}
+
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    #[command(flatten)]
+    pub comparison: Comparison,
+
+    /// How to print the result
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    #[command(flatten)]
+    pub comparison: Comparison,
+
+    /// The file to write
+    #[arg(short, long, value_name = "FILE", default_value = "report.html")]
+    pub out: String,
+}
+
+#[derive(Debug, Args)]
+pub struct SweepArgs {
+    #[command(flatten)]
+    pub what: What,
+
+    /// What to change: `cpus=2..1024` in doublings, or `batch_slice_us=1000,2000,4000`
+    #[arg(short, long, value_name = "NAME=VALUES")]
+    pub over: String,
+
+    /// The policies, with commas in between
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "P,P",
+        value_delimiter = ',',
+        default_value = "pandemonium"
+    )]
+    pub policy: Vec<PolicyName>,
+
+    /// The seed from which all chance follows
+    #[arg(short, long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// How to print the result
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+#[derive(Debug, Args)]
+pub struct SwarmArgs {
+    /// How many seeds to try
+    #[arg(value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub runs: u64,
+
+    /// The first seed
+    #[arg(short, long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// The policy that is tried
+    #[arg(short, long, value_enum, value_name = "P", default_value = "pandemonium")]
+    pub policy: PolicyName,
+
+    /// Faults to leave out, with commas in between
+    #[arg(long, value_name = "FAULT,FAULT", value_delimiter = ',', value_parser = fault)]
+    pub without: Vec<Fault>,
+
+    /// Groups of the drawn workload to leave out, by number
+    #[arg(long, value_name = "N,N", value_delimiter = ',')]
+    pub drop: Vec<usize>,
+
+    /// Most CPUs
+    #[arg(short = 'n', long, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cpus: Option<u32>,
+
+    /// Longest time for which things go wrong, in microseconds
+    #[arg(long, value_name = "US")]
+    pub storm_us: Option<u64>,
+
+    /// Threads; as many as there are CPUs if not given
+    #[arg(short, long, value_name = "N")]
+    pub jobs: Option<usize>,
+
+    /// Go on after a failure, and list all of them
+    #[arg(long)]
+    pub all: bool,
+
+    /// Say what was drawn, and everything that happens from 20 ms before the complaint on
+    #[arg(long)]
+    pub trace: bool,
+}
+
+fn fault(name: &str) -> Result<Fault, String> {
+    let found = Fault::ALL.into_iter().find(|fault| fault.name() == name);
+    let names = || Fault::ALL.map(Fault::name).join(", ");
+    found.ok_or_else(|| format!("expected one of {}", names()))
+}
+
+/// A policy by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyName {
+    /// Tiers by behaviour, fair inside a tier, nobody forgotten
+    Pandemonium,
+    /// First come, first served
+    Fifo,
+    /// Plain weighted fair order
+    Vruntime,
+    /// Loses every 100th task: the judges must notice
+    #[value(hide = true)]
+    Dropping,
+}
+
+impl PolicyName {
+    pub fn name(self) -> &'static str {
+        match self {
+            PolicyName::Pandemonium => "pandemonium",
+            PolicyName::Fifo => "fifo",
+            PolicyName::Vruntime => "vruntime",
+            PolicyName::Dropping => "dropping",
+        }
+    }
+}
+
+/// How tables are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Text,
+    /// Comma-separated values
+    Csv,
+    /// JSON
+    Json,
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `pandemonium_lab`: simulates, compares, replays and explains scheduling policies.
+//!
+//! The policies, the round and the simulated machine are the library's; here are files, threads
+//! and the terminal. Nothing of this program needs root, a kernel or BPF.
+
+pub mod any_bytes;
+mod cli;
+mod compare;
+mod explain;
+mod formula;
+mod history;
+mod metric;
+mod parallel;
+mod play;
+#[cfg(test)]
+mod recordings;
+mod replay;
+mod report;
+mod run;
+mod shipped;
+mod simulated;
+mod swarm;
+mod table;
+mod timeline;
+mod workload_file;
+
+use anyhow::Result;
+use clap::Parser;
+use cli::{Cli, Command};
+use std::process::ExitCode;
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    match command(&Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("pandemonium_lab: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn command(command: &Command) -> Result<ExitCode> {
+    match command {
+        Command::Run(args) => run::run(args),
+        Command::Compare(args) => compare::compare(args),
+        Command::Report(args) => report::run(args),
+        Command::Sweep(args) => compare::sweep(args),
+        Command::Replay(args) => replay::run(args),
+        Command::Explain(args) => explain::run(args),
+        Command::Scores => compare::scores(),
+        Command::Swarm(args) => swarm::run(args),
+        Command::Workloads => {
+            for (name, _) in shipped::ALL {
+                let (workload, _) = shipped::load(name, None)?;
+                println!("{name:16} {}", workload.about);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Recordings of simulated runs: written, read, hidden, broken, and replayed all the same.
+
+use crate::any_bytes::survive as survive_any;
+use crate::cli::{PolicyName, What};
+use crate::play::Case;
+use crate::simulated;
+use anyhow::Result;
+use pandemonium_engine::Setup;
+use pandemonium_policies::{Fifo, Pandemonium};
+use pandemonium_record::file::read::Recording;
+use pandemonium_record::file::repeat::{Replayed, repeat};
+use pandemonium_record::{Entry, length};
+use pandemonium_sim::random::Random;
+use proptest::prelude::*;
+use std::sync::LazyLock;
+
+fn case() -> Case {
+    let mut case = Case::new(&What::named("wake", 2), PolicyName::Pandemonium, 1).unwrap();
+    case.trial.workload.duration = pandemonium_engine::time::Span::from_millis(700);
+    case
+}
+
+fn recorded(redact: bool) -> Vec<u8> {
+    let case = case();
+    let mut recorder = simulated::begin(Vec::new(), &case, redact).unwrap();
+    case.play(&mut recorder);
+    recorder.finish().unwrap()
+}
+
+fn read(bytes: &[u8]) -> Result<Vec<Entry>> {
+    let mut recording = Recording::new(bytes)?;
+    let mut entries = Vec::new();
+    while let Some(entry) = recording.next_entry()? {
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+fn names(entries: &[Entry]) -> Vec<String> {
+    let name = |entry: &Entry| match entry {
+        Entry::Took(arrival) => Some(arrival.comm.to_string()),
+        _ => None,
+    };
+    let mut names: Vec<String> = entries.iter().filter_map(name).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[test]
+fn what_is_written_is_read_and_names_can_be_hidden() {
+    let bytes = recorded(false);
+    let entries = read(&bytes).unwrap();
+    assert!(entries.len() > 1_000, "{}", entries.len());
+    assert!(bytes.len() < entries.len() * 20, "{} bytes", bytes.len());
+    assert_eq!(names(&entries), ["burner", "probe"]);
+    let hidden = read(&recorded(true)).unwrap();
+    assert_eq!(names(&hidden), ["program-0", "program-1"]);
+    assert_eq!(hidden.len(), entries.len());
+}
+
+#[test]
+fn foreign_and_cut_off_files_are_errors_that_say_so() {
+    let bytes = recorded(false);
+    let error = |bytes: &[u8]| format!("{:#}", read(bytes).unwrap_err());
+    assert!(error(b"").contains("too short"));
+    assert!(error(b"#!/bin/sh\nexit 0\n").contains("no recording of pandemonium_lab"));
+    for version in [1, 9] {
+        let mut other = bytes.clone();
+        other[8] = version;
+        assert!(error(&other).contains(&format!("format {version}")), "{}", error(&other));
+    }
+    for cut in [12, 20, bytes.len() / 2, bytes.len() - 1] {
+        let said = error(&bytes[..cut]);
+        assert!(said.contains("cut off") || said.contains("incomplete"), "{cut}: {said}");
+    }
+}
+
+static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(false));
+/// What is behind the compression, where a checksum would hide what the decoder does.
+static PLAIN: LazyLock<Vec<u8>> = LazyLock::new(|| zstd::decode_all(&BYTES[12..]).unwrap());
+
+fn packed(plain: &[u8]) -> Vec<u8> {
+    [&BYTES[..12], &zstd::encode_all(plain, 1).unwrap()].concat()
+}
+
+/// Reads and replays it, as the program would: anything but a panic is fine.
+fn survive<Q: pandemonium_engine::Policy>(bytes: &[u8], make: fn(&Setup) -> Q) {
+    let _ = read(bytes);
+    if let Ok(mut recording) = Recording::new(bytes) {
+        let _ = repeat(&mut recording, make, &[], &mut Replayed::default());
+    }
+}
+
+/// One change of the kinds that a fuzzer makes: a byte, a word, a piece left out, said twice or
+/// taken from elsewhere, an end cut off.
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    let any = |random: &mut Random, below: usize| random.below(below as u64 + 1) as usize;
+    let length = bytes.len();
+    let from = any(random, length);
+    let piece = from..(from + any(random, 200)).min(length);
+    match random.below(6) {
+        0 if from < length => bytes[from] ^= 1 << random.below(8),
+        1 if from + 8 <= length => {
+            // Of all words those at the edges are the worst.
+            let words = [0, 1, u64::MAX, 1 << 63, u64::from(u32::MAX), random.bits()];
+            let word = words[random.below(6) as usize];
+            bytes[from..from + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        2 => drop(bytes.drain(piece)),
+        3 => {
+            let copy = bytes[piece].to_vec();
+            bytes.splice(from..from, copy);
+        }
+        4 => {
+            let (copy, at) = (bytes[piece].to_vec(), any(random, length));
+            bytes.splice(at..at, copy);
+        }
+        5 if random.chance(100_000) => bytes.truncate(from),
+        _ => {}
+    }
+}
+
+/// The fuzz target itself, on mutants of a recording: the same ones each time. What gets
+/// through is counted, or mutants that all end in the header would pass for a test.
+#[test]
+fn the_fuzz_target_survives_mutants_of_a_recording() {
+    let mut random = Random::new(7);
+    let short = &PLAIN[..PLAIN.len().min(40_000)];
+    let mut replayed = 0;
+    for number in 0..3_000u32 {
+        let kind = (number % 4) as u8;
+        let original = if kind & 1 == 0 { &BYTES[..] } else { short };
+        let mut data = [&[kind], original].concat();
+        for _ in 0..random.between(1, 12) {
+            let mut rest = data.split_off(1);
+            mutate(&mut rest, &mut random);
+            data.append(&mut rest);
+        }
+        if kind & 1 == 1 {
+            let entries = read(&packed(&data[1..]));
+            replayed +=
+                u32::from(entries.is_err_and(|error| !format!("{error:#}").contains("header")));
+        }
+        survive_any(&data);
+    }
+    assert!(replayed > 500, "only {replayed} of 1500 got behind the header");
+}
+
+/// As when a CPU goes and the scheduling process starts anew.
+#[test]
+fn a_recording_over_a_restart_repeats_both_parts() {
+    let entries = read(&BYTES).unwrap();
+    let mut recorder = simulated::begin(Vec::new(), &case(), false).unwrap();
+    // The header's writer has told the first start; the last round of it never ended.
+    let begun = entries.iter().position(|entry| matches!(entry, Entry::Applied(_))).unwrap();
+    let first = entries[begun..].iter();
+    let cut = entries.iter().rposition(|entry| matches!(entry, Entry::Began { .. })).unwrap();
+    first.take(cut + 1 - begun).for_each(|entry| recorder.add(entry));
+    entries.iter().for_each(|entry| recorder.add(entry));
+    let bytes = recorder.finish().unwrap();
+    let mut replayed = Replayed::default();
+    let mut recording = Recording::new(&bytes[..]).unwrap();
+    repeat(&mut recording, Pandemonium::new, &[], &mut replayed).unwrap();
+    assert_eq!((replayed.starts, replayed.different), (2, 0));
+    assert!(replayed.rounds > 600, "{}", replayed.rounds);
+}
+
+/// Entries that are whole in themselves, in an order or with contents that no scheduler writes.
+#[test]
+fn a_hostile_recording_is_survived() {
+    let entries = read(&BYTES).unwrap();
+    let twice = |entry: &Entry| [*entry, *entry];
+    let orders: [Vec<Entry>; 4] = [
+        entries.iter().rev().copied().collect(),
+        entries.iter().flat_map(twice).collect(),
+        entries.iter().filter(|entry| !matches!(entry, Entry::Sent(_))).copied().collect(),
+        entries.iter().filter(|entry| !matches!(entry, Entry::Began { .. })).copied().collect(),
+    ];
+    for order in orders {
+        let mut recorder = simulated::begin(Vec::new(), &case(), false).unwrap();
+        order.iter().for_each(|entry| recorder.add(entry));
+        survive(&recorder.finish().unwrap(), Pandemonium::new);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Any bytes at any place: an error or entries, and never a panic.
+    #[test]
+    fn no_file_makes_the_reader_panic(
+        changes in prop::collection::vec((any::<usize>(), any::<u8>()), 1..20),
+        cut in any::<Option<usize>>(),
+        inside in any::<bool>(),
+    ) {
+        let mut bytes = if inside { PLAIN.clone() } else { BYTES.clone() };
+        for (at, byte) in changes {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        bytes.truncate(cut.map_or(bytes.len(), |cut| cut % bytes.len()));
+        survive(&if inside { packed(&bytes) } else { bytes }, |_: &Setup| Fifo::new());
+    }
+
+    /// Bits that change in the payload of entries, so that they decode and are replayed.
+    #[test]
+    fn no_entries_make_a_policy_panic(
+        changes in prop::collection::vec((any::<usize>(), 0..64u32), 1..40),
+    ) {
+        let mut plain = PLAIN.clone();
+        let header = 4 + u32::from_le_bytes([plain[0], plain[1], plain[2], plain[3]]) as usize;
+        let words = (plain.len() - header) / 8;
+        for (at, bit) in changes {
+            let at = header + at % words * 8;
+            let word = u64::from_le_bytes(plain[at..at + 8].try_into().unwrap());
+            // A first word stays, or everything behind it would be lost.
+            if length(word).is_err() {
+                plain[at..at + 8].copy_from_slice(&(word ^ 1 << bit).to_le_bytes());
+            }
+        }
+        survive(&packed(&plain), Pandemonium::new);
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `pandemonium_lab replay`: whether a policy decides again what a recording's policy decided, and
+//! where not.
+
+use crate::cli::{PolicyName, ReplayArgs};
+use crate::table::{Cell, Table};
+use anyhow::{Result, anyhow};
+use clap::ValueEnum;
+use pandemonium_engine::Setup;
+use pandemonium_engine::task::Dispatch;
+use pandemonium_policies::{Dropping, Fifo, Pandemonium, Vruntime};
+use pandemonium_record::file::read::Recording;
+use pandemonium_record::file::repeat::{Replayed, repeat};
+use std::process::ExitCode;
+
+pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
+    let mut recording = Recording::open(&args.file)?;
+    let header = recording.header.clone();
+    let recorded = PolicyName::from_str(&header.policy, false)
+        .map_err(|_| anyhow!("the recording's policy {:?} is not known here", header.policy))?;
+    let policy = args.policy.unwrap_or(recorded);
+    println!("{}, policy {}", header.source, header.policy);
+    let mut replayed = Replayed::default();
+    let (set, into) = (&args.set, &mut replayed);
+    let outcome = match policy {
+        PolicyName::Pandemonium => repeat(&mut recording, Pandemonium::new, set, into),
+        PolicyName::Fifo => repeat(&mut recording, |_: &Setup| Fifo::new(), set, into),
+        PolicyName::Vruntime => repeat(&mut recording, |_: &Setup| Vruntime::new(), set, into),
+        PolicyName::Dropping => {
+            let make = |setup: &Setup| Dropping::new(Pandemonium::new(setup));
+            repeat(&mut recording, make, set, into)
+        }
+    };
+    // What can be said of a recording that is cut off is said before the complaint.
+    let code = if replayed.rounds > 0 { report(&replayed, policy) } else { ExitCode::SUCCESS };
+    outcome.map(|()| code)
+}
+
+fn report(replayed: &Replayed, policy: PolicyName) -> ExitCode {
+    let Replayed { decisions, different, first, rounds, starts, .. } = replayed;
+    let name = policy.name();
+    let starts = if *starts > 1 { format!(", {starts} starts") } else { String::new() };
+    println!("{decisions} decisions in {rounds} rounds{starts}");
+    let Some(first) = first else {
+        println!("{name} repeats every one of them");
+        return ExitCode::SUCCESS;
+    };
+    println!("{name} differs in {different} of them, for the first time at entry {}:", first.entry);
+    println!("  recorded: {}", say(first.recorded.as_ref(), replayed));
+    println!("  replayed: {}", say(first.replayed.as_ref(), replayed));
+    print!("\n{}", waits(replayed).text());
+    ExitCode::from(1)
+}
+
+fn say(dispatch: Option<&Dispatch>, replayed: &Replayed) -> String {
+    let Some(dispatch) = dispatch else { return "no decision".to_owned() };
+    let name = replayed.names.get(&dispatch.pid).copied().unwrap_or_default();
+    let Dispatch { pid, ticket, placement, slice, vtime, tier, preempt, reason } = dispatch;
+    let (pid, ticket, vtime) = (pid.as_raw(), ticket.0, vtime.as_raw());
+    let preempt = if *preempt { ", interrupting" } else { "" };
+    format!(
+        "{name} (pid {pid}, ticket {ticket}) as {tier:?} on {placement:?} for {slice}, key \
+         {vtime}{preempt}, by {reason:?}"
+    )
+}
+
+/// The same arrivals under both: when they come is as it was recorded, so this says how the
+/// policies order, not how the machine would have gone on.
+fn waits(all: &Replayed) -> Table {
+    let title = "from arrival to decision in us, the same arrivals";
+    let mut table = Table::new(title, &["task", "who", "decisions", "p50", "p99", "longest"]);
+    for (name, recorded) in &all.recorded.by_name {
+        let replayed = all.replayed.by_name.get(name).cloned().unwrap_or_default();
+        for (who, lengths) in [("recorded", recorded), ("replayed", &replayed)] {
+            table.row(vec![
+                name.to_string().into(),
+                who.into(),
+                lengths.count().into(),
+                lengths.quantile(500).into(),
+                lengths.quantile(990).into(),
+                Cell::Micros(lengths.longest()),
+            ]);
+        }
+    }
+    table
+}

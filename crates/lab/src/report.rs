@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `pandemonium_lab report`: one HTML file that needs nothing else, with pictures by plotters.
+
+use crate::cli::ReportArgs;
+use crate::compare;
+use crate::history::History;
+use crate::metric;
+use crate::play::Case;
+use crate::run;
+use crate::table::{Cell, Table};
+use crate::timeline::{Timeline, Who};
+use anyhow::{Context, Result};
+use pandemonium_engine::durations::Durations;
+use pandemonium_engine::task::Tier;
+use pandemonium_engine::time::Span;
+use pandemonium_sim::witness::Witness;
+use pandemonium_statistics::page::{self, escape};
+use pandemonium_statistics::picture::{self, Line};
+use std::fmt::Write;
+use std::fs;
+use std::process::ExitCode;
+
+/// What the timeline shows of a run, after the warm-up.
+const TIMELINE: Span = Span::from_millis(200);
+/// Stints drawn at most: more would make the file slow to open.
+const DRAWN_MAX: usize = 20_000;
+/// CPUs drawn at most.
+const ROWS_MAX: u32 = 32;
+const STRETCHES: u64 = 100;
+
+const STYLE: &str = include_str!("report.css");
+const SCRIPT: &str = include_str!("report.js");
+
+pub fn run(args: &ReportArgs) -> Result<ExitCode> {
+    let asked = &args.comparison;
+    let comparison = compare::compared(asked)?;
+    let mut played = Vec::new();
+    let mut timelines = String::new();
+    let mut histories = String::new();
+    for &policy in &asked.policy {
+        let case = Case::new(&asked.what, policy, asked.seed)?;
+        let workload = &case.trial.workload;
+        let mut timeline = Timeline::new(workload.warmup, TIMELINE);
+        let mut history = History::new(workload.duration, STRETCHES);
+        let mut both = (&mut timeline as &mut dyn Witness, &mut history as &mut dyn Witness);
+        let result = case.play(&mut both);
+        let name = policy.name();
+        writeln!(timelines, "<h3>{name}</h3>{}", draw_timeline(&timeline, &case))?;
+        writeln!(histories, "<h3>{name}</h3>{}", history.draw()?)?;
+        if case.trial.knobs.rules.adaptive {
+            writeln!(histories, "{}{}", history.draw_knobs()?, html_table(&history.changes()))?;
+        }
+        played.push((case, result));
+    }
+    let curves = draw_curves(&played)?;
+    let (first, _) = &played[0];
+    let workload = &first.trial.workload;
+    let mut tables = String::new();
+    run::tables(&played).iter().for_each(|table| tables += &html_table(table));
+    let title = escape(&workload.name);
+    let html = format!(
+        "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\"><head>\
+         <meta charset=\"utf-8\"/><title>{title}</title><style>{STYLE}</style></head><body>\
+         <h1>{title}</h1><p>{}. {} CPUs, {} of simulated time.</p>\
+         <h2>Over {} seeds</h2>{}\
+         <h2>From wake-up to running</h2><p>Which share of wake-ups takes no longer.</p>\
+         {curves}\
+         <h2>Who had which CPU</h2><p>The first {TIMELINE} after the warm-up, seed {}. The wheel \
+         zooms, dragging moves, a click on a stint tells what it is.</p>{timelines}\
+         <h2>Over time</h2><p>Decisions in each hundredth of the run by tier, and how many waited \
+         for one; below, what the adaptive loop made of the load each second, and of the knobs.\
+         </p>{histories}<h2>One run</h2>{tables}<script>//<![CDATA[\n{SCRIPT}//]]></script>\
+         </body></html>\n",
+        escape(&workload.about),
+        first.trial.setup.shape.cpus,
+        workload.duration,
+        asked.seeds,
+        html_table(&comparison),
+        asked.seed,
+    );
+    fs::write(&args.out, html).with_context(|| format!("cannot write {}", args.out))?;
+    println!("{}", args.out);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn html_table(table: &Table) -> String {
+    page::table(&table.title, &table.columns, &table.cells(Cell::show))
+}
+
+/// One picture for the probes, and one for each tier that somebody saw.
+fn draw_curves(played: &[(Case, crate::play::Played)]) -> Result<String> {
+    let mut html = String::new();
+    let mut picture = |title: &str, curves: Vec<(String, Durations)>| -> Result<()> {
+        if curves.iter().any(|(_, lengths)| lengths.count() > 0) {
+            html += &draw_curve(title, &curves)?;
+        }
+        Ok(())
+    };
+    let all = played.iter().map(|(case, result)| {
+        let wakes = metric::wakes(&result.tried.outcome, &case.trial.workload);
+        (case.policy.name().to_owned(), wakes)
+    });
+    picture("probes", all.collect())?;
+    for tier in Tier::ALL.into_iter().rev() {
+        let of_tier = played.iter().map(|(case, result)| {
+            (case.policy.name().to_owned(), result.tried.outcome.wake[tier.index()].clone())
+        });
+        picture(&format!("tier {tier:?}"), of_tier.collect())?;
+    }
+    Ok(html)
+}
+
+fn draw_curve(title: &str, curves: &[(String, Durations)]) -> Result<String> {
+    let line = |(_, lengths): &(String, Durations)| Line {
+        buckets: lengths.buckets().map(|(edge, count)| (edge.as_nanos(), count)).collect(),
+    };
+    let lines: Vec<Line> = curves.iter().map(line).collect();
+    let name = |(number, (name, _)): (usize, &(String, Durations))| {
+        format!("{}{} ", picture::swatch(number), escape(name))
+    };
+    let names: String = curves.iter().enumerate().map(name).collect();
+    Ok(format!("<h3>{}</h3><p>{names}</p>{}", escape(title), picture::curves(&lines)?))
+}
+
+/// Plain SVG in microseconds, so that zooming is a change of the view box.
+fn draw_timeline(timeline: &Timeline, case: &Case) -> String {
+    let cpus = case.trial.setup.shape.cpus.min(ROWS_MAX);
+    let width = timeline.until.since(timeline.from).as_micros().max(1);
+    let height = cpus * 20;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"timeline\" \
+         viewBox=\"0 0 {width} {height}\" preserveAspectRatio=\"none\" style=\"height:{}px\">",
+        height.clamp(60, 640)
+    );
+    let groups = &case.trial.workload.groups;
+    let shown = timeline.stints.iter().filter(|stint| stint.cpu < cpus);
+    for stint in shown.take(DRAWN_MAX) {
+        let (class, label) = match stint.who {
+            Who::Scheduler => ("scheduler".to_owned(), "the scheduler process".to_owned()),
+            Who::Task { pid, group, tier } => {
+                let name = groups.get(group as usize).map(|group| group.comm.to_string());
+                let name = escape(&name.unwrap_or_default());
+                (format!("{tier:?}"), format!("{name} {pid}, {tier:?}"))
+            }
+        };
+        let us = |ns: u64| format!("{}.{:03}", ns / 1_000, ns % 1_000);
+        let from = stint.from.since(timeline.from).as_nanos();
+        let length = stint.until.since(stint.from).as_nanos();
+        svg += &format!(
+            "<rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"16\">\
+             <title>{label}, {} us from {} us</title></rect>",
+            us(from),
+            stint.cpu * 20 + 2,
+            us(length),
+            us(length),
+            us(from)
+        );
+    }
+    let colours = ["LatCritical", "Interactive", "Batch", "scheduler"];
+    let legend = colours.map(|class| format!("<span class=\"{class}\"></span>{class} "));
+    svg + "</svg><p class=\"legend\">" + &legend.concat() + "</p>"
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The workloads that come with the lab, and how one is found.
+
+use crate::workload_file;
+use anyhow::{Context, Result, bail};
+use pandemonium_sim::topology::Shape;
+use pandemonium_sim::workload::Workload;
+use std::fs;
+
+macro_rules! workloads {
+    ($($name:literal)*) => {
+        /// Name and text of each.
+        pub const ALL: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../workloads/", $name, ".toml")))),*];
+    };
+}
+
+workloads! {
+    "wake" "frame" "desktop" "crowd"
+    "latency" "throughput" "burst" "longrun" "mixed" "deadline" "ipc" "launch"
+    "regime-sweep" "deficit-storm" "sojourn-pressure" "longrun-interactive" "burst-recovery"
+    "mixed-storm"
+    "vm-wake" "vm-long" "vm-mixed" "vm-burst" "vm-frame" "vm-pipe" "vm-forks"
+}
+
+/// The workload of this name, or in this file.
+pub fn load(name: &str, cpus: Option<u32>) -> Result<(Workload, Shape)> {
+    let shipped = ALL.iter().find(|(shipped, _)| *shipped == name);
+    let (label, text) = match shipped {
+        Some((shipped, text)) => (format!("{shipped}.toml"), (*text).to_owned()),
+        None if name.ends_with(".toml") || name.contains('/') => {
+            let text = fs::read_to_string(name).with_context(|| format!("cannot read {name}"))?;
+            (name.to_owned(), text)
+        }
+        None => bail!(
+            "there is no workload {name:?}; `pandemonium_lab workloads` lists those that come with \
+             the lab, and a file's name ends in .toml"
+        ),
+    };
+    workload_file::read(&text, cpus).with_context(|| label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_workload_can_be_read_on_machines_of_every_size() {
+        for (name, _) in ALL {
+            for cpus in [1, 2, 3, 12, 64, 1024] {
+                let (workload, shape) = load(name, Some(cpus)).unwrap();
+                assert_eq!(workload.name, *name);
+                assert!(!workload.about.is_empty(), "{name} says nothing about itself");
+                assert_eq!(shape.cpus, cpus);
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `pandemonium_lab swarm`: many drawn runs on all cores, and the smallest form of the first that
+//! fails.
+
+use crate::cli::{PolicyName, SwarmArgs};
+use crate::parallel;
+use crate::play::Case;
+use anyhow::Result;
+use pandemonium_engine::time::{Span, Stamp};
+use pandemonium_sim::judge::{Complaint, Judge};
+use pandemonium_sim::machine::START;
+use pandemonium_sim::swarm::{self, Cuts};
+use pandemonium_sim::trial::Trial;
+use pandemonium_sim::witness::{Event, Fault, Witness};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+/// What a trace shows before the complaint.
+const TRACE_BEFORE: Span = Span::from_millis(20);
+
+pub fn run(args: &SwarmArgs) -> Result<ExitCode> {
+    let cuts = Cuts {
+        faults: args.without.clone(),
+        groups: args.drop.clone(),
+        cpus: args.cpus,
+        storm: args.storm_us.map(Span::from_micros),
+    };
+    let last = args.seed.saturating_add(args.runs.saturating_sub(1));
+    println!("seeds {} to {last}, policy {}", args.seed, args.policy.name());
+    if args.trace {
+        describe(&swarm::draw(args.seed, &cuts));
+    }
+    let (failures, events) = search(args, &cuts);
+    for (seed, complaint) in failures.iter().filter(|_| args.all) {
+        println!("seed {seed}: {}: {}", complaint.judge.name(), complaint.why);
+    }
+    let Some((seed, complaint)) = failures.first() else {
+        println!("{} runs, {events} events: no complaint", args.runs);
+        return Ok(ExitCode::SUCCESS);
+    };
+    if args.all {
+        println!("{} of {} runs fail", failures.len(), args.runs);
+        return Ok(ExitCode::from(1));
+    }
+    let (seed, at) = (*seed, complaint.at.since(START));
+    println!("seed {seed}: the judge of {} complains after {at}:", complaint.judge.name());
+    println!("  {}", complaint.why);
+    println!("repeat: {}", command(seed, args.policy, &cuts));
+    if args.trace {
+        trace(&Case::of(swarm::draw(seed, &cuts), args.policy), complaint.at);
+        return Ok(ExitCode::from(1));
+    }
+    println!("looking for a smaller run that fails alike ...");
+    let small = swarm::shrink(seed, complaint.judge, cuts, |trial| judge(trial, args.policy));
+    println!("smaller: {} --trace", command(seed, args.policy, &small));
+    describe(&swarm::draw(seed, &small));
+    Ok(ExitCode::from(1))
+}
+
+fn judge(trial: &Trial, policy: PolicyName) -> Option<Judge> {
+    let played = Case::of(trial.clone(), policy).play(&mut ());
+    played.tried.verdict.err().map(|complaint| complaint.judge)
+}
+
+/// Tries the seeds on all cores, until one fails or to the end. The lowest comes first, whoever
+/// finds it when.
+fn search(args: &SwarmArgs, cuts: &Cuts) -> (Vec<(u64, Complaint)>, u64) {
+    let available = thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.jobs.unwrap_or(available).max(1);
+    let (next, events) = (AtomicU64::new(0), AtomicU64::new(0));
+    let failures: Mutex<Vec<(u64, Complaint)>> = Mutex::new(Vec::new());
+    let bar = parallel::bar(args.runs);
+    let found = || failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let seed = args.seed.wrapping_add(number);
+                    if number >= args.runs || !args.all && !found().is_empty() {
+                        return;
+                    }
+                    let played = Case::of(swarm::draw(seed, cuts), args.policy).play(&mut ());
+                    events.fetch_add(played.tried.counters.events, Ordering::Relaxed);
+                    bar.inc(1);
+                    if let Err(complaint) = played.tried.verdict {
+                        found().push((seed, complaint));
+                    }
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut failures = std::mem::take(&mut *found());
+    failures.sort_by_key(|(seed, _)| *seed);
+    (failures, events.into_inner())
+}
+
+/// What repeats a run.
+fn command(seed: u64, policy: PolicyName, cuts: &Cuts) -> String {
+    let mut command = format!("pandemonium_lab swarm 1 --seed {seed}");
+    if policy != PolicyName::Pandemonium {
+        command += &format!(" --policy {}", policy.name());
+    }
+    let list = |names: Vec<String>| names.join(",");
+    if !cuts.faults.is_empty() {
+        let names = cuts.faults.iter().map(|fault| fault.name().to_owned()).collect();
+        command += &format!(" --without {}", list(names));
+    }
+    if !cuts.groups.is_empty() {
+        let numbers = cuts.groups.iter().map(usize::to_string).collect();
+        command += &format!(" --drop {}", list(numbers));
+    }
+    if let Some(cpus) = cuts.cpus {
+        command += &format!(" --cpus {cpus}");
+    }
+    if let Some(storm) = cuts.storm {
+        command += &format!(" --storm-us {}", storm.as_micros());
+    }
+    command
+}
+
+fn describe(trial: &Trial) {
+    println!("machine: {:?}", trial.setup.shape);
+    let (fast, idle) = (trial.setup.fast_path, trial.setup.builtin_idle);
+    println!("  fast path {fast}, idle CPUs found by the kernel half {idle}");
+    for group in &trial.workload.groups {
+        let (rows, row, nice) = (group.rows, group.row, group.nice);
+        let place = group.place;
+        println!("tasks: {rows} x {row} {} nice {nice} {place:?} {:?}", group.comm, group.programs);
+    }
+    let plan = &trial.setup.faults;
+    let faults: Vec<String> = Fault::ALL
+        .iter()
+        .filter(|fault| plan.of(**fault) > 0)
+        .map(|fault| format!("{} {}", fault.name(), plan.of(*fault)))
+        .collect();
+    let storm = trial.storm.unwrap_or_default();
+    println!("faults for {storm}, in parts of a million: {}", faults.join(", "));
+}
+
+/// Prints events around a moment.
+struct Around {
+    from: Stamp,
+    until: Stamp,
+}
+
+impl Witness for Around {
+    fn saw(&mut self, now: Stamp, event: &Event) {
+        if (self.from..=self.until).contains(&now) {
+            println!("{:>12} {event:?}", now.since(START).as_nanos());
+        }
+    }
+}
+
+fn trace(case: &Case, at: Stamp) {
+    let before = at.since(START + TRACE_BEFORE);
+    case.play(&mut Around { from: START + before, until: at });
+}

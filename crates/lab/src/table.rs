@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tables, for people and for programs.
+
+use crate::cli::Format;
+use pandemonium_engine::time::Span;
+use pandemonium_statistics::grid;
+
+/// A cell: text, or a number that programs want as one.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    Text(String),
+    Count(u64),
+    /// Microseconds, shown with a decimal below 100.
+    Micros(Span),
+    /// Thousandths of something.
+    Milli(u64),
+    None,
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::Text(text)
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(count: u64) -> Cell {
+        Cell::Count(count)
+    }
+}
+
+impl From<Span> for Cell {
+    fn from(span: Span) -> Cell {
+        Cell::Micros(span)
+    }
+}
+
+impl Cell {
+    /// As a person reads it.
+    pub fn show(&self) -> String {
+        match self {
+            Cell::Text(text) => text.clone(),
+            Cell::Count(count) => count.to_string(),
+            Cell::Micros(span) if span.as_nanos() < 100_000 => {
+                format!("{}.{}", span.as_micros(), span.as_nanos() % 1_000 / 100)
+            }
+            Cell::Micros(span) => span.as_micros().to_string(),
+            Cell::Milli(milli) => format!("{}.{:03}", milli / 1_000, milli % 1_000),
+            Cell::None => "-".to_owned(),
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        match self {
+            Cell::Text(text) => text.as_str().into(),
+            Cell::Count(count) => (*count).into(),
+            Cell::Micros(span) => (span.as_nanos() as f64 / 1_000.0).into(),
+            Cell::Milli(milli) => (*milli as f64 / 1_000.0).into(),
+            Cell::None => serde_json::Value::Null,
+        }
+    }
+
+    /// As a program reads it.
+    fn csv(&self) -> String {
+        match self {
+            Cell::Micros(span) => {
+                format!("{}.{:03}", span.as_micros(), span.as_nanos() % 1_000)
+            }
+            Cell::None => String::new(),
+            other => other.show(),
+        }
+    }
+}
+
+/// Named columns and rows.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    pub title: String,
+    pub columns: Vec<&'static str>,
+    pub rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    pub fn new(title: impl Into<String>, columns: &[&'static str]) -> Table {
+        Table { title: title.into(), columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    pub fn row(&mut self, cells: Vec<Cell>) {
+        debug_assert_eq!(cells.len(), self.columns.len());
+        self.rows.push(cells);
+    }
+
+    /// Every cell as `show` has it.
+    pub fn cells(&self, show: fn(&Cell) -> String) -> Vec<Vec<String>> {
+        self.rows.iter().map(|row| row.iter().map(show).collect()).collect()
+    }
+
+    /// As text: the first column to the left, all others to the right.
+    pub fn text(&self) -> String {
+        grid::text(&self.title, &self.columns, &self.cells(Cell::show))
+    }
+
+    fn csv(&self) -> String {
+        grid::csv(&self.columns, self.cells(Cell::csv))
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let rows = self.rows.iter().map(|row| {
+            let named = self.columns.iter().zip(row);
+            named.map(|(name, cell)| ((*name).to_owned(), cell.json())).collect()
+        });
+        let rows: Vec<serde_json::Map<String, serde_json::Value>> = rows.collect();
+        serde_json::json!({ "title": self.title, "rows": rows })
+    }
+}
+
+/// Prints tables in the format that was asked for.
+pub fn print(tables: &[Table], format: Format) {
+    match format {
+        Format::Text => {
+            for (number, table) in tables.iter().enumerate() {
+                let gap = if number > 0 { "\n" } else { "" };
+                print!("{gap}{}", table.text());
+            }
+        }
+        Format::Csv => {
+            for (number, table) in tables.iter().enumerate() {
+                let gap = if number > 0 { "\n" } else { "" };
+                print!("{gap}{}", table.csv());
+            }
+        }
+        Format::Json => {
+            let all: Vec<serde_json::Value> = tables.iter().map(Table::json).collect();
+            println!("{}", serde_json::Value::from(all));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new("T", &["who", "p99 us", "n"]);
+        table.row(vec!["a, b".into(), Span::from_nanos(12_345).into(), 7.into()]);
+        table.row(vec!["c".into(), Span::from_micros(4_000).into(), Cell::None]);
+        table
+    }
+
+    #[test]
+    fn columns_stand_under_each_other() {
+        assert_eq!(table().text(), "T\nwho   p99 us  n\na, b    12.3  7\nc       4000  -\n");
+    }
+
+    #[test]
+    fn programs_get_numbers_and_quotes() {
+        assert_eq!(table().csv(), "who,p99 us,n\n\"a, b\",12.345,7\nc,4000.000,\n");
+        assert_eq!(table().json()["rows"][0]["p99 us"], 12.345);
+        assert!(table().json()["rows"][1]["n"].is_null());
+    }
+}

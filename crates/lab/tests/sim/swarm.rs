@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A hundred drawn runs with everything going wrong, for each policy; and what finds the smallest
+//! form of a failure.
+
+use pandemonium_engine::Policy;
+use pandemonium_policies::{Dropping, Fifo, Pandemonium, Vruntime};
+use pandemonium_sim::judge::Complaint;
+use pandemonium_sim::swarm::{Cuts, draw, shrink};
+use pandemonium_sim::trial::Trial;
+
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=100;
+fn verdict<Q: Policy>(trial: &Trial, make: impl Fn() -> Q) -> Result<(), Complaint> {
+    trial.run(&mut (), make).verdict
+}
+
+fn pandemonium(trial: &Trial) -> Result<(), Complaint> {
+    let setup = trial.policy_setup();
+    verdict(trial, || Pandemonium::new(&setup))
+}
+
+#[test]
+fn pandemonium_survives_a_hundred_storms() {
+    for seed in SEEDS {
+        let trial = draw(seed, &Cuts::default());
+        assert_eq!(pandemonium(&trial), Ok(()), "pandemonium_lab swarm 1 --seed {seed}");
+    }
+}
+
+#[test]
+fn the_policies_to_compare_with_survive_a_hundred_storms() {
+    for seed in SEEDS {
+        let mut trial = draw(seed, &Cuts::default());
+        trial.demands = trial.demands.of_the_kernel();
+        trial.knobs.rules.adaptive = false;
+        let verdicts = [verdict(&trial, Fifo::new), verdict(&trial, Vruntime::new)];
+        assert_eq!(verdicts, [Ok(()), Ok(())], "pandemonium_lab swarm 1 --seed {seed}");
+    }
+}
+
+/// Faults happen, or surviving them would mean nothing.
+#[test]
+fn a_storm_is_a_storm() {
+    use pandemonium_engine::time::Stamp;
+    use pandemonium_sim::witness::{Event, Fault, Witness};
+    use std::collections::BTreeMap;
+
+    #[derive(Default)]
+    struct Count(BTreeMap<Fault, u32>);
+    impl Witness for Count {
+        fn saw(&mut self, _now: Stamp, event: &Event) {
+            if let Event::Faulted { fault, .. } = event {
+                *self.0.entry(*fault).or_default() += 1;
+            }
+        }
+    }
+    let mut count = Count::default();
+    for seed in SEEDS {
+        let _ = draw(seed, &Cuts::default()).run(&mut count, Fifo::new);
+    }
+    for fault in Fault::ALL {
+        let times = count.0.get(&fault).copied().unwrap_or(0);
+        assert!(times >= 5, "{} happened {times} times", fault.name());
+    }
+}
+
+/// A policy that loses tasks fails whatever is left out, so everything is.
+#[test]
+fn a_failure_shrinks_to_what_it_takes() {
+    let fails = |trial: &Trial| {
+        let verdict = verdict(trial, || Dropping::new(Fifo::new()));
+        verdict.err().map(|complaint| complaint.judge)
+    };
+    let seed = SEEDS.into_iter().find(|seed| fails(&draw(*seed, &Cuts::default())).is_some());
+    let seed = seed.expect("one of a hundred storms has more than a hundred arrivals");
+    let judge = fails(&draw(seed, &Cuts::default())).expect("just seen");
+    let cuts = shrink(seed, judge, Cuts::default(), fails);
+    let (large, small) = (draw(seed, &Cuts::default()), draw(seed, &cuts));
+    assert_eq!(fails(&small), Some(judge));
+    assert_eq!(small.setup.faults, pandemonium_sim::machine::FaultPlan::NONE);
+    assert_eq!(small.workload.groups.len(), 1);
+    assert!(small.setup.shape.cpus <= large.setup.shape.cpus);
+}

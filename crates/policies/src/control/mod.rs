@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The adaptive loop: once a second, facts of the last interval go in and [`Knobs`] come out.
+//!
+//! ```text
+//! idle share ------> regime (two intervals in a row) ----> profile, scaled by the CPU count
+//! latencies -------> P99 above the ceiling? -------------> slice: tighten, relax by and by
+//! sleeps ----------> share of waits for I/O -------------> batch slice, a quarter up or down
+//! dispatches ------> time between two -------------------> threshold of the batch rescue
+//! longrun ---------> weak affinity, batch slice of the regime
+//!                                                          knobs set by a person stay as set
+//! ```
+//!
+//! [`Controller::step`] is a function of state, time and a [`Sample`]: it reads nothing by itself,
+//! so whoever has the facts can run it, on any thread or in a test. [`detect`] is the part of the
+//! loop that a policy feeds message by message, since bursts are over within a second.
+//!
+//! What PANDEMONIUM 5.4.13 counted as idle was a share of dispatches that never passed 50 %; here
+//! it is the time for which CPUs had nothing to run.
+
+pub mod detect;
+pub mod fine;
+pub mod histogram;
+pub mod regime;
+pub mod tune;
+
+use crate::scaling::Scaling;
+use core::fmt;
+use histogram::{Latencies, Sleeps};
+use pandemonium_engine::knobs::{Affinity, FileError, KeySet, KnobError, Knobs};
+use pandemonium_engine::task::Tier;
+use pandemonium_engine::time::{Span, Stamp};
+use regime::{Detector, Profile, Regime};
+use tune::{Reflex, Sojourn, sleep_adjusted, spikes, stability, worth_a_line};
+
+/// How often the loop is meant to run. It copes with any other rhythm.
+pub const INTERVAL: Span = Span::from_millis(1_000);
+/// After a longer pause, as when the machine was suspended, an interval does not continue the one
+/// before, and nothing that is counted in a row goes on. Chosen: five intervals.
+pub const GAP: Span = Span::from_millis(5_000);
+
+/// The facts of one interval. All counts are of this interval only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// How long the interval really was.
+    pub elapsed: Span,
+    /// Time that CPUs were idle, in per mille of the time they had: see [`idle_per_mille`].
+    /// `None` when it could not be measured, which leaves the regime as it is.
+    pub idle: Option<u32>,
+    /// Decisions that reached a CPU, ours and the kernel half's, each counted once.
+    pub dispatches: u64,
+    /// From wake-up to running, by [`Tier::index`].
+    pub latency: [Latencies; 3],
+    /// How long tasks slept.
+    pub sleep: Sleeps,
+    /// Batch work has waited for seconds.
+    pub longrun: bool,
+    /// There was a burst at any time of the interval. It moves no knob, since the policy reacts
+    /// within the second; an interval with one is not a stable one.
+    pub burst: bool,
+}
+
+/// The idle share of an interval: `idle` is summed over `cpus` CPUs (in `/proc/stat`, idle and
+/// iowait). `None` when no time passed. Clocks that disagree give at most 1000.
+pub fn idle_per_mille(idle: Span, elapsed: Span, cpus: u32) -> Option<u32> {
+    let all = elapsed.scale(cpus as u64, 1).as_nanos();
+    let share = (idle.as_nanos() as u128 * 1_000).checked_div(all as u128)?;
+    Some(share.min(1_000) as u32)
+}
+
+/// The adaptive loop.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    limits: Scaling,
+    /// The knobs as they were at the start.
+    start: Knobs,
+    /// The knobs that a person wants: `start` with everything that was set since.
+    wanted: Knobs,
+    /// The keys of `wanted` that the loop must leave alone.
+    pinned: KeySet,
+    /// The knobs in force.
+    knobs: Knobs,
+    regime: Detector,
+    reflex: Reflex,
+    sojourn: Sojourn,
+    longrun: bool,
+    io_percent: Option<u32>,
+    stability: u32,
+    /// Intervals by [`Regime::index`].
+    ticks: [u64; 3],
+    stepped: Option<Stamp>,
+}
+
+impl Controller {
+    /// A loop for `cpus` CPUs. It never touches the keys in `pinned`. Of the others it takes
+    /// `batch_slice` as the most that a regime may ask for, of any slice, because it says what the
+    /// mechanism below allows; on a machine that waits for I/O a Batch task gets a quarter more.
+    ///
+    /// # Panics
+    ///
+    /// If `start` does not pass [`Knobs::check`].
+    pub fn new(cpus: u32, start: Knobs, pinned: KeySet) -> Controller {
+        assert_eq!(start.check(), Ok(()), "the knobs of the start are valid");
+        let limits = Scaling::new(cpus);
+        let mut controller = Controller {
+            limits,
+            start,
+            wanted: start,
+            pinned,
+            knobs: start,
+            regime: Detector::default(),
+            reflex: Reflex::new(&Profile::scaled(Regime::default(), &limits)),
+            sojourn: Sojourn::new(&limits),
+            longrun: false,
+            io_percent: None,
+            stability: 0,
+            ticks: [0; 3],
+            stepped: None,
+        };
+        controller.knobs = controller.compose();
+        controller
+    }
+
+    /// CPUs came or went: every limit follows from the number that is online now, and the loop begins
+    /// anew.
+    pub fn on_hotplug(&mut self, cpus: u32) {
+        self.limits = Scaling::new(cpus);
+        self.start_over();
+        self.knobs = self.compose();
+    }
+
+    /// The limits of the machine as it is now.
+    pub const fn limits(&self) -> &Scaling {
+        &self.limits
+    }
+
+    /// The knobs in force. Before the first step they are those of MIXED.
+    pub const fn knobs(&self) -> &Knobs {
+        &self.knobs
+    }
+
+    /// The keys that a person has set.
+    pub const fn pinned(&self) -> KeySet {
+        self.pinned
+    }
+
+    /// The regime at present.
+    pub const fn regime(&self) -> Regime {
+        self.regime.regime()
+    }
+
+    /// How many quiet intervals there were in a row, up to [`tune::STABLE`].
+    pub const fn stability(&self) -> u32 {
+        self.stability
+    }
+
+    /// Whether the slice is shorter than the regime's, because latency was bad.
+    pub fn tightened(&self) -> bool {
+        self.reflex.tightened(&self.profile())
+    }
+
+    /// How often it has tightened.
+    pub const fn tighten_events(&self) -> u64 {
+        self.reflex.events
+    }
+
+    /// Whether the last interval is worth a line of telemetry.
+    pub fn worth_a_line(&self) -> bool {
+        worth_a_line(self.stability, self.ticks.iter().sum())
+    }
+
+    /// What to say at the end.
+    pub fn line(&self) -> KnobsLine {
+        KnobsLine {
+            regime: self.regime(),
+            knobs: self.knobs,
+            tightened: self.tightened(),
+            tighten_events: self.tighten_events(),
+            ticks: self.ticks,
+        }
+    }
+
+    /// A person sets knobs, as lines `KEY=VALUE`. They are in force at once, and the loop leaves
+    /// them alone until they are released. On an error nothing is changed.
+    pub fn pin(&mut self, text: &str) -> Result<Knobs, FileError> {
+        let (wanted, named) = self.wanted.amended(text)?;
+        self.wanted = wanted;
+        self.pinned = self.pinned.union(named);
+        self.knobs = self.compose();
+        Ok(self.knobs)
+    }
+
+    /// A person gives knobs back: they are as at the start, and the loop may move them again. An
+    /// error, and nothing is changed, if that contradicts what remains set.
+    pub fn release(&mut self, keys: KeySet) -> Result<Knobs, KnobError> {
+        let mut wanted = self.wanted;
+        for key in keys.iter() {
+            key.set(&mut wanted, key.get(&self.start));
+        }
+        wanted.check()?;
+        self.wanted = wanted;
+        self.pinned = self.pinned.without(keys);
+        self.knobs = self.compose();
+        Ok(self.knobs)
+    }
+
+    /// Takes in one interval. Returns the knobs if they changed.
+    pub fn step(&mut self, now: Stamp, sample: &Sample) -> Option<Knobs> {
+        let before = self.knobs;
+        if self.wanted.rules.adaptive {
+            self.adapt(now, sample);
+        } else {
+            self.start_over();
+        }
+        self.knobs = self.compose();
+        (self.knobs != before).then_some(self.knobs)
+    }
+
+    fn adapt(&mut self, now: Stamp, sample: &Sample) {
+        if self.stepped.replace(now).is_some_and(|before| now.since(before) > GAP) {
+            self.regime.interrupt();
+            self.reflex.interrupt();
+        }
+        let changed = sample.idle.is_some_and(|idle| self.regime.observe(idle));
+        let (regime, profile) = (self.regime(), self.profile());
+        self.ticks[regime.index()] += 1;
+
+        let all = sample.latency.iter().fold(Latencies::default(), |sum, tier| sum.plus(tier));
+        let (p99, ceiling) = (all.p99(), regime.p99_ceiling());
+        let spike = spikes(p99, sample.latency[Tier::Interactive.index()].p99(), ceiling);
+        let mut tightened = false;
+        if changed || self.pinned.holds("slice_us") {
+            self.reflex.reset(&profile);
+        } else {
+            tightened = self.reflex.observe(regime, &profile, spike);
+        }
+
+        self.longrun = sample.longrun && self.wanted.rules.longrun;
+        self.io_percent = sample.sleep.io_percent();
+        self.sojourn.observe(sample.dispatches, sample.elapsed, &self.limits);
+        let eventful = changed || tightened || sample.burst;
+        self.stability = stability(self.stability, eventful, p99, ceiling);
+    }
+
+    /// Switched off: when it is switched on again it knows nothing.
+    fn start_over(&mut self) {
+        self.regime = Detector::default();
+        let profile = self.profile();
+        self.reflex.reset(&profile);
+        self.sojourn = Sojourn::new(&self.limits);
+        self.longrun = false;
+        self.io_percent = None;
+        self.stability = 0;
+        self.stepped = None;
+    }
+
+    fn profile(&self) -> Profile {
+        Profile::scaled(self.regime(), &self.limits)
+    }
+
+    /// The knobs that follow from all that is known, a person's last.
+    fn compose(&self) -> Knobs {
+        if !self.wanted.rules.adaptive {
+            return self.wanted;
+        }
+        let profile = self.profile();
+        let batch = profile.batch.min(self.wanted.batch_slice);
+        let batch = if self.longrun { batch } else { sleep_adjusted(batch, self.io_percent) };
+        let shortest = self.wanted.slice_min;
+        let mut knobs = Knobs {
+            slice: self.reflex.slice.min(self.wanted.batch_slice).max(shortest),
+            preempt_thresh: self.reflex.preempt,
+            lag_scale: profile.lag,
+            batch_slice: batch.max(shortest),
+            cpu_bound_thresh: profile.cpu_bound,
+            affinity: if self.longrun { Affinity::Weak } else { profile.affinity },
+            sojourn_thresh: self.sojourn.thresh,
+            ..self.wanted
+        };
+        for key in self.pinned.iter() {
+            key.set(&mut knobs, key.get(&self.wanted));
+        }
+        knobs
+    }
+}
+
+/// The controller's part of the line that is printed at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnobsLine {
+    regime: Regime,
+    knobs: Knobs,
+    tightened: bool,
+    tighten_events: u64,
+    ticks: [u64; 3],
+}
+
+impl fmt::Display for KnobsLine {
+    /// `[KNOBS] regime=MIXED slice_ns=1000000 ... ticks=L:0/M:42/H:3`. Without the loop the regime
+    /// is `FIXED` and nothing is said of what only the loop does.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let knobs = &self.knobs;
+        if knobs.rules.adaptive {
+            write!(f, "[KNOBS] regime={}", self.regime)?;
+        } else {
+            f.write_str("[KNOBS] regime=FIXED")?;
+        }
+        write!(
+            f,
+            " slice_ns={} batch_ns={} preempt_ns={} demotion_ns={} lag={}",
+            knobs.slice.as_nanos(),
+            knobs.batch_slice.as_nanos(),
+            knobs.preempt_thresh.as_nanos(),
+            knobs.cpu_bound_thresh.as_nanos(),
+            knobs.lag_scale,
+        )?;
+        if !knobs.rules.adaptive {
+            return Ok(());
+        }
+        let [light, mixed, heavy] = self.ticks;
+        write!(
+            f,
+            " tightened={} tighten_events={} ticks=L:{light}/M:{mixed}/H:{heavy}",
+            self.tightened, self.tighten_events,
+        )
+    }
+}

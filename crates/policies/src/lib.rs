@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The policies: [`Pandemonium`] with its adaptive loop, and what it is measured against.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+extern crate alloc;
+
+pub mod control;
+mod pandemonium;
+mod reference;
+mod scaling;
+
+pub use pandemonium::classify::{COMPOSITORS, Classifier};
+pub use pandemonium::{LIGHT_WAIT, Pandemonium};
+pub use reference::{Dropping, Fifo, Ordering, Reference, Vruntime};
+pub use scaling::Scaling;

@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The PANDEMONIUM policy: what a task does decides its tier, its tier and what it has had decide
+//! its place, and age sees to it that nobody is forgotten.
+//!
+//! ```text
+//! arrival -> behaviour -> classify -> fair (virtual time) -> queue of its tier
+//! next    -> order (whose turn) -> slices -> placement
+//! ```
+//!
+//! Each step is a module and a pure function of state and time; this one joins them.
+
+mod behaviour;
+pub mod classify;
+mod fair;
+mod famine;
+mod known;
+mod order;
+pub(crate) mod placement;
+mod slices;
+
+use self::behaviour::Behaviour;
+use self::classify::{Classifier, Standing, classify};
+use self::fair::{Claim, Clock, charge, effective_weight};
+use self::famine::Famine;
+use self::known::{Promise, Task, has_just_forked};
+pub use self::order::LIGHT_WAIT;
+use self::order::{Choice, Situation, Turns, choose};
+use self::placement::{Placer, Scene};
+use self::slices::slice;
+use crate::control::detect::Detectors;
+use crate::scaling::Scaling;
+use pandemonium_engine::Mode;
+use pandemonium_engine::knobs::Knobs;
+use pandemonium_engine::procdb::{CAPACITY, Minute, ProcDb, Profile};
+use pandemonium_engine::runqueue::{Runqueue, Slot};
+use pandemonium_engine::table::{Class, Entered, TaskTable};
+use pandemonium_engine::task::{
+    Arrival, Cause, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT,
+};
+use pandemonium_engine::time::{ShortSpan, Span, Stamp, Vtime};
+use pandemonium_engine::{Counters, Evidence, MachineView, Memo, Policy};
+use pandemonium_engine::{Setup, TASKS_MAX};
+
+/// Tasks whose ages are compared: those above Batch, Batch, and Batch of less than ordinary
+/// weight, whose turn is meant to come later.
+const URGENT: Class = Class::new(0);
+const BATCH: Class = Class::new(1);
+const LIGHT: Class = Class::new(2);
+
+/// A slice counts as used up from three quarters of it on (PANDEMONIUM 5.9).
+const USED_UP: (u64, u64) = (3, 4);
+
+/// The policy. See the module.
+pub struct Pandemonium {
+    table: TaskTable<Task>,
+    /// One queue a tier, in the order of [`Tier::ALL`].
+    queues: [Runqueue; 3],
+    /// Weight of all who wait in each queue.
+    waiting_weight: [u64; 3],
+    /// Weight of Batch tasks that were sent lately, on average.
+    batch_weight: u64,
+    classifier: Classifier,
+    detectors: Detectors,
+    famine: Famine,
+    placer: Placer,
+    programs: ProcDb,
+    minute: Minute,
+    limits: Scaling,
+    knobs: Knobs,
+    counters: Counters,
+    clock: Clock,
+    turns: Turns,
+    before: Before,
+}
+
+/// What the last decision changed, as it was, for the case that it is refused.
+#[derive(Clone, Copy, Default)]
+struct Before {
+    turns: Turns,
+    counters: Counters,
+    batch_weight: u64,
+    /// The place of the task in its queue.
+    key: Vtime,
+}
+
+impl Pandemonium {
+    /// A policy for a machine and a user's wishes.
+    pub fn new(setup: &Setup) -> Self {
+        let limits = Scaling::new(setup.cpus);
+        Pandemonium {
+            table: TaskTable::new(TASKS_MAX),
+            queues: [(); 3].map(|()| Runqueue::new(TASKS_MAX)),
+            waiting_weight: [0; 3],
+            batch_weight: u64::from(WEIGHT_DEFAULT),
+            classifier: Classifier::new(&setup.names),
+            detectors: Detectors::new(limits.burst_wakeups),
+            famine: Famine::new(setup.cpus),
+            placer: Placer::new(setup),
+            programs: ProcDb::new(CAPACITY),
+            minute: Minute::default(),
+            limits,
+            knobs: Knobs::default(),
+            counters: Counters::default(),
+            clock: Clock::default(),
+            turns: Turns::default(),
+            before: Before::default(),
+        }
+    }
+
+    /// A task of which nothing is known. It starts at the clock: neither credit nor debt.
+    fn newcomer(&self) -> Task {
+        Task::at(self.clock.now())
+    }
+
+    /// A task that was just forked bears its parent's name, which says nothing about what it is
+    /// going to be. Only a tier that goes with the name counts at once.
+    fn begin_forked(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) {
+        let breeds = self.note_birth(arrival);
+        let task = self.table.data_mut(slot);
+        if breeds {
+            task.standing.behaves = Tier::Batch;
+        }
+        task.comm = arrival.comm;
+        task.promise = Promise::Inherited;
+        task.standing.named = self.classifier.named(&arrival.comm, &self.knobs);
+        task.behaviour.begin(now, arrival);
+    }
+
+    /// Whoever woke up a task that has never run is its parent. Whether that one does nothing else.
+    fn note_birth(&mut self, arrival: &Arrival) -> bool {
+        let parent = arrival.facts.and_then(|facts| self.table.find(facts.waker?));
+        parent.is_some_and(|parent| {
+            let task = self.table.data_mut(parent);
+            task.behaviour.bears();
+            task.behaviour.breeds(task.standing.behaves == Tier::Batch)
+        })
+    }
+
+    /// Whether the task has used less than a slice in its life. Without facts nobody knows.
+    fn is_young(&self, arrival: &Arrival) -> bool {
+        arrival.facts.is_some_and(|facts| facts.cpu_time < self.knobs.slice)
+    }
+
+    /// Whether the task has a name that it did not have before, be it that what it inherited begins
+    /// to tell: when it has slept or has used a slice. A pool's new worker is no hog because the
+    /// old ones are.
+    fn gets_name(&self, slot: Slot, arrival: &Arrival) -> bool {
+        let task = self.table.data(slot);
+        let too_soon = || arrival.cause == Cause::Requeue && self.is_young(arrival);
+        task.comm != arrival.comm || task.promise == Promise::Inherited && !too_soon()
+    }
+
+    /// The name is new: see [`Task::begin_as`]. Who sleeps before it has used a slice is no hog
+    /// yet, whatever those are from whom it has the name.
+    fn rename(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) -> bool {
+        let comm = arrival.comm;
+        let inherits = self.table.data(slot).comm == comm;
+        let refutes = |tier| tier == Tier::Batch && inherits && self.is_young(arrival);
+        let known = self.programs.predict(&comm).filter(|known| !refutes(known.tier));
+        let known = known.filter(|_| self.knobs.rules.procdb);
+        let named = self.classifier.named(&comm, &self.knobs);
+        self.counters.predictions += u64::from(known.is_some());
+        self.table.data_mut(slot).begin_as(now, arrival, named, known)
+    }
+
+    /// Takes in what the message says about the task: what it used, what that makes of it. The
+    /// one before came so long ago as `since` says.
+    fn learn(&mut self, slot: Slot, now: Stamp, arrival: &Arrival, since: Span, running: u32) {
+        let ran = self.account(slot, arrival, running);
+        let again;
+        let mut arrival = arrival;
+        if has_just_forked(arrival) {
+            self.begin_forked(slot, now, arrival);
+        } else if self.gets_name(slot, arrival) && self.rename(slot, now, arrival) {
+            // To us it is new, but it has woken up before.
+            again = Arrival { cause: Cause::Wakeup, ..*arrival };
+            arrival = &again;
+        }
+        let knobs = &self.knobs;
+        let task = self.table.data_mut(slot);
+        let before = task.standing;
+        self.famine.on_message(now, before.tier, arrival.cause, since, ran);
+        let used_up = arrival.stint >= task.granted(knobs).scale(USED_UP.0, USED_UP.1);
+        task.behaviour.observe(now, arrival, ran);
+        let hoards = self.famine.hoards(now, before.hoards, task.behaviour.takes());
+        task.note_hoarding(hoards && knobs.rules.famine, self.clock.now());
+        task.standing = classify(&task.standing, &task.behaviour, arrival, used_up, knobs);
+        task.weight = arrival.weight;
+        task.effective_weight = effective_weight(arrival.weight, task.standing.tier) as u16;
+        let turned = task.standing.cpu_bound && !before.cpu_bound;
+        // Who has matured tells once a minute; who turns out a hog before may not live to mature.
+        let mature = task.behaviour.is_mature();
+        if arrival.cause == Cause::Wakeup && mature || turned && !mature {
+            self.tell_programs(slot);
+        }
+    }
+
+    /// The process database learns what this task turned out to be; once a minute is enough.
+    fn tell_programs(&mut self, slot: Slot) {
+        let task = self.table.data_mut(slot);
+        if !self.knobs.rules.procdb || task.learned == Some(self.minute) {
+            return;
+        }
+        task.learned = Some(self.minute);
+        let behaves = if task.standing.cpu_bound { Tier::Batch } else { task.standing.behaves };
+        let mut observed = task.behaviour.observation(behaves);
+        observed.comm = task.comm;
+        observed.run = task.behaviour.expected_run();
+        if let Promise::Tier(tier) = task.promise {
+            observed.predicted = Some(tier);
+            task.promise = Promise::Nothing;
+        }
+        self.programs.learn(self.minute, &observed);
+    }
+
+    /// Charges the task for what it has used since its last message, and moves the clock.
+    fn account(&mut self, slot: Slot, arrival: &Arrival, running: u32) -> Span {
+        let task = self.table.data_mut(slot);
+        let first = task.effective_weight == 0;
+        let ran = task.used(arrival);
+        if first {
+            // What it did before we knew it is not ours to charge.
+            return arrival.stint;
+        }
+        let weight = u64::from(task.effective_weight);
+        task.vruntime = task.vruntime.after(charge(ran, weight));
+        // Of those who run only the number is known; taken for tasks like this one.
+        let waiting: u64 = self.waiting_weight.iter().sum();
+        let contenders = waiting + u64::from(running.max(1)) * weight;
+        let neediest = self.queues[Tier::Batch.index()].peek().map(|(_, key)| key);
+        self.clock.advance(ran, contenders.max(weight), neediest);
+        ran
+    }
+
+    /// Puts the task into the queue of its tier. Returns among whom its age counts.
+    fn enqueue(&mut self, now: Stamp, slot: Slot) -> Class {
+        let task = self.table.data_mut(slot);
+        let tier = task.standing.tier;
+        let claim = Claim {
+            vruntime: task.vruntime,
+            awake: task.behaviour.awake(),
+            weight: task.weight,
+            tier,
+            wake_freq: task.behaviour.wake_freq(),
+            depth: self.queues[tier.index()].len(),
+        };
+        let place = self.clock.place(&claim, &self.limits, &self.knobs);
+        task.vruntime = place.vruntime;
+        self.waiting_weight[tier.index()] += u64::from(task.effective_weight);
+        let class = match tier {
+            Tier::Batch if task.weight.get() < u64::from(WEIGHT_DEFAULT) => LIGHT,
+            Tier::Batch => BATCH,
+            _ => URGENT,
+        };
+        self.queues[tier.index()].insert(slot, place.key);
+        self.detectors.on_batch(now, self.batch_waits());
+        class
+    }
+
+    fn batch_waits(&self) -> bool {
+        !self.queues[Tier::Batch.index()].is_empty()
+    }
+
+    /// Takes the task out of the queue it waits in. Returns its place there.
+    fn dequeue(&mut self, slot: Slot) -> Vtime {
+        let task = self.table.data(slot);
+        let queue = task.standing.tier.index();
+        self.waiting_weight[queue] -= u64::from(task.effective_weight);
+        self.queues[queue].remove(slot).expect("who waits is in the queue of its tier")
+    }
+
+    /// After how long it is the turn of a Batch task: when as many slices have passed on all CPUs
+    /// as its weight is contained in that of all Batch tasks, at most [`LIGHT_WAIT`].
+    fn batch_turn(&self, slot: Slot) -> Span {
+        let cpus = u64::from(self.limits.cpus);
+        let contenders = self.waiting_weight[Tier::Batch.index()] + cpus * self.batch_weight;
+        let weight = u64::from(self.table.data(slot).effective_weight.max(1));
+        self.knobs.batch_slice.scale(contenders, weight * cpus).min(LIGHT_WAIT)
+    }
+
+    /// Who waits, and for how long beyond what the crowd explains.
+    fn situation(&self, now: Stamp) -> Situation {
+        let waiting = |tier: Tier| self.queues[tier.index()].len();
+        let urgent = waiting(Tier::LatCritical) + waiting(Tier::Interactive);
+        let urgent_turn = self.knobs.slice.scale(urgent as u64, u64::from(self.limits.cpus));
+        let age = |class, turn: &dyn Fn(Slot) -> Span| {
+            let oldest = self.table.oldest_of(class)?;
+            Some(self.table.waited(oldest, now) - turn(oldest))
+        };
+        let batch_turn = |slot| urgent_turn + self.batch_turn(slot);
+        Situation {
+            lat_critical: waiting(Tier::LatCritical) > 0,
+            interactive: waiting(Tier::Interactive) > 0,
+            batch: self.batch_waits(),
+            urgent_age: age(URGENT, &|_| urgent_turn),
+            batch_age: age(BATCH, &batch_turn),
+            light_age: age(LIGHT, &batch_turn),
+        }
+    }
+
+    /// Whose turn it is and why. Changes nothing.
+    fn pick(&self, scene: &Scene) -> Option<(Slot, Reason)> {
+        let oldest = self.table.oldest()?;
+        if self.knobs.rules.fifo_mode && scene.view.running < scene.view.cpus {
+            return Some((oldest, Reason::Fifo));
+        }
+        let who = self.situation(scene.now);
+        let (choice, reason) = choose(&who, &self.turns, scene.mode, &self.limits, &self.knobs)?;
+        let slot = match choice {
+            Choice::First(Tier::LatCritical) => {
+                self.queues[Tier::LatCritical.index()].peek().map(|(slot, _)| slot)
+            }
+            Choice::First(tier) => {
+                let last_cpu = |slot| self.table.request(slot).map(|request| request.cpu);
+                self.placer.nearest(&self.queues[tier.index()], scene, last_cpu)
+            }
+            Choice::OldestUrgent => self.table.oldest_of(URGENT),
+            Choice::OldestBatch => self.table.oldest_of(BATCH),
+            Choice::OldestLight => self.table.oldest_of(LIGHT),
+        };
+        slot.map(|slot| (slot, reason))
+    }
+
+    /// What the kernel's own queues order by, smallest first: when we decided, later for a lower
+    /// tier, and in a tier later by its slice, so that who asks for little goes before who asks for
+    /// much, as by the virtual deadlines of the kernel's own scheduler. A whole slice counts for as
+    /// long as a rescue takes, and a tier for one more: the least of a tier goes behind the most of
+    /// the one above, and yet none waits there for ever.
+    fn kernel_key(&self, now: Stamp, slice: Span, tier: Tier) -> Vtime {
+        let rescue = self.limits.overflow_rescue;
+        let within = rescue.scale(slice.as_nanos(), self.knobs.slice.as_nanos().max(1)).min(rescue);
+        let behind = match tier {
+            Tier::LatCritical => within,
+            Tier::Interactive => rescue.scale(2, 1) + within,
+            Tier::Batch => rescue.scale(4, 1) + self.knobs.batch_slice,
+        };
+        Vtime::from_raw((now + behind).as_nanos())
+    }
+
+    fn dispatch(
+        &mut self,
+        slot: Slot,
+        request: &Request,
+        reason: Reason,
+        scene: &Scene,
+    ) -> Dispatch {
+        let task = self.table.data_mut(slot);
+        let tier = task.standing.tier;
+        let slice = slice(&task.need(scene.knobs), scene.mode, scene.knobs);
+        task.slice = ShortSpan::of(slice);
+        let vtime = self.kernel_key(scene.now, slice, tier);
+        let (placement, preempt) = self.placer.place(request, tier, scene);
+        self.placer.note(placement, slice, scene);
+        Dispatch {
+            pid: request.pid,
+            ticket: request.ticket,
+            placement,
+            slice,
+            vtime,
+            tier,
+            preempt,
+            reason,
+        }
+    }
+}
+
+impl Policy for Pandemonium {
+    fn on_arrival(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
+        self.counters.arrived(arrival.cause);
+        self.detectors.on_enqueue(now, arrival.cause, &self.knobs.rules);
+        self.detectors.on_batch(now, self.batch_waits());
+        let (slot, since) = match self.table.enter(now, arrival) {
+            Entered::Replaced(slot) if arrival.cause == Cause::New => {
+                // The pid has been used again while its last owner waited, whose age it inherits.
+                self.dequeue(slot);
+                *self.table.data_mut(slot) = self.newcomer();
+                self.learn(slot, now, &arrival, Span::ZERO, view.running);
+                self.enqueue(now, slot);
+                return;
+            }
+            Entered::Replaced(_) => return,
+            Entered::New(slot) => {
+                *self.table.data_mut(slot) = self.newcomer();
+                (slot, Span::ZERO)
+            }
+            Entered::Known(slot, since) => (slot, since),
+        };
+        self.learn(slot, now, &arrival, since, view.running);
+        let class = self.enqueue(now, slot);
+        self.table.classify(slot, class);
+    }
+
+    fn next(&mut self, now: Stamp, view: &MachineView) -> Option<Dispatch> {
+        self.detectors.on_batch(now, self.batch_waits());
+        let (limits, knobs) = (self.limits, self.knobs);
+        let mode = self.mode(now);
+        let scene = Scene { now, view, mode, limits: &limits, knobs: &knobs };
+        let (slot, reason) = self.pick(&scene)?;
+        self.before = Before {
+            turns: self.turns,
+            counters: self.counters,
+            batch_weight: self.batch_weight,
+            key: self.dequeue(slot),
+        };
+        let tier = self.table.data(slot).standing.tier;
+        if tier == Tier::Batch {
+            let weight = u64::from(self.table.data(slot).effective_weight);
+            self.batch_weight = (self.batch_weight * 7 + weight).div_ceil(8);
+        }
+        self.turns = self.turns.after(tier, reason, self.batch_waits());
+        self.counters.by_tier[tier.index()] += 1;
+        self.counters.rescues += u64::from(reason.is_rescue());
+        let request = self.table.leave(slot);
+        Some(self.dispatch(slot, &request, reason, &scene))
+    }
+
+    /// Who is urgent sleeps soon, and its CPU goes on with whoever is decided by then. Left for
+    /// later, that is one more run of the scheduler for each wake-up.
+    fn sends_along(&self, sent: &Dispatch) -> bool {
+        sent.tier > Tier::Batch
+    }
+
+    /// Urgent tasks do not wait for one another's round trip.
+    fn wants_more(&self) -> bool {
+        let waits = |tier: Tier| !self.queues[tier.index()].is_empty();
+        waits(Tier::LatCritical) || waits(Tier::Interactive)
+    }
+
+    fn on_refused(&mut self, dispatch: Dispatch) {
+        let Some(slot) = self.table.come_back(dispatch.pid) else { return };
+        let task = self.table.data(slot);
+        let queue = task.standing.tier.index();
+        let Before { turns, counters, batch_weight, key } = self.before;
+        self.queues[queue].put_back(slot, key);
+        self.waiting_weight[queue] += u64::from(task.effective_weight);
+        self.placer.forget();
+        (self.turns, self.counters, self.batch_weight) = (turns, counters, batch_weight);
+    }
+
+    fn on_exit(&mut self, pid: Pid) {
+        if let Some(slot) = self.table.waiting(pid) {
+            self.dequeue(slot);
+        }
+        self.table.forget(pid);
+    }
+
+    fn apply(&mut self, knobs: &Knobs) {
+        self.knobs = *knobs;
+    }
+
+    fn queued(&self) -> usize {
+        self.table.nr_waiting()
+    }
+
+    fn has_room(&self) -> bool {
+        self.table.has_room()
+    }
+
+    fn oldest_wait(&self, now: Stamp) -> Span {
+        self.table.oldest_wait(now)
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn mode(&self, now: Stamp) -> Mode {
+        self.detectors.mode(now, &self.knobs.rules)
+    }
+
+    fn evidence(&self, pid: Pid) -> Option<Evidence> {
+        Some(self.table.data(self.table.find(pid)?).evidence())
+    }
+
+    fn on_minute(&mut self, when: Minute) {
+        self.minute = when;
+    }
+
+    fn programs(&self) -> &[Profile] {
+        self.programs.profiles()
+    }
+
+    fn learn_programs(&mut self, when: Minute, known: &[Profile]) {
+        self.minute = when;
+        self.programs.merge(when, known.iter().copied());
+    }
+
+    fn export(&self, keep: &mut dyn FnMut(Memo)) {
+        for (pid, task) in self.table.known() {
+            let run = task.behaviour.expected_run();
+            keep(Memo { pid, comm: task.comm, tier: task.standing.tier, run });
+        }
+    }
+
+    fn import(&mut self, memo: Memo) {
+        let named = self.classifier.named(&memo.comm, &self.knobs);
+        let standing = Standing {
+            tier: memo.tier,
+            behaves: memo.tier,
+            named,
+            cpu_bound: memo.tier == Tier::Batch,
+            hoards: false,
+        };
+        let behaviour = Behaviour::remembered(memo.run);
+        let mut task = self.newcomer();
+        (task.comm, task.behaviour, task.standing) = (memo.comm, behaviour, standing);
+        self.table.remember(memo.pid, task);
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What holds for every policy in any script.
+
+use crate::judge::{self, Verdict};
+use crate::script::{Step, arrival, scripts};
+use crate::world::{Conditions, Event, Time, play, sent};
+use pandemonium_engine::Policy;
+use pandemonium_engine::Setup;
+use pandemonium_engine::time::Span;
+use pandemonium_policies::{Dropping, Fifo, LIGHT_WAIT, Pandemonium, Scaling, Vruntime};
+use proptest::prelude::*;
+
+/// A policy allocates its full tables when it is made, which is most of what a case costs.
+const CASES: u32 = 64;
+const CPUS: u32 = 4;
+const FOREVER: Span = Span::from_nanos(u64::MAX);
+
+fn cases(cases: u32) -> ProptestConfig {
+    // A failing script is printed whole and belongs into a test with a name, not into a file.
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+fn pandemonium() -> Pandemonium {
+    Pandemonium::new(&Setup::of_cpus(CPUS))
+}
+
+/// A judge and the name of what it demands.
+type Judge<'a> = (&'a str, &'a dyn Fn(&[Event]) -> Verdict);
+
+/// What may be demanded of any policy, whatever its clock does.
+const ALWAYS: [Judge; 3] = [
+    ("conserves", &judge::conserves),
+    ("keeps bounds", &judge::keeps_bounds),
+    ("places by message", &judge::places_by_message),
+];
+/// What needs a clock that goes forward.
+const IN_TIME: [Judge; 2] =
+    [("keeps books", &judge::keeps_books), ("repeats what was refused", &judge::repeats_refused)];
+
+fn all_agree(log: &[Event], judges: &[Judge]) -> Result<(), TestCaseError> {
+    for (name, judge) in judges {
+        judge(log).map_err(|why| TestCaseError::fail(format!("{name}: {why}")))?;
+    }
+    Ok(())
+}
+
+/// Plays the script under fair conditions before everybody who has something to say.
+fn stands_trial<Q: Policy>(
+    mut policy: Q,
+    script: &[Step],
+    order: &[Judge],
+) -> Result<(), TestCaseError> {
+    let log = play(&mut policy, script, Conditions::FAIR);
+    all_agree(&log, &ALWAYS)?;
+    all_agree(&log, &IN_TIME)?;
+    all_agree(&log, order)
+}
+
+/// What was decided and sent when every decision was refused `stubborn` times before.
+fn decisions<Q: Policy>(mut policy: Q, script: &[Step], stubborn: usize) -> Vec<Event> {
+    let conditions = Conditions { stubborn, ..Conditions::FAIR };
+    sent(&play(&mut policy, script, conditions)).into_iter().map(Event::Sent).collect()
+}
+
+proptest! {
+    #![proptest_config(cases(CASES))]
+
+    #[test]
+    fn fifo_is_right_and_serves_in_order_of_arrival(script in scripts()) {
+        let by_key = |log: &[Event]| judge::serves_in_order_of_key(log, FOREVER);
+        let order: [Judge; 2] =
+            [("by arrival", &judge::serves_in_order_of_arrival), ("by key", &by_key)];
+        stands_trial(Fifo::new(), &script, &order)?;
+    }
+
+    #[test]
+    fn vruntime_is_right_and_serves_in_order_of_key(script in scripts()) {
+        let by_key = |log: &[Event]| judge::serves_in_order_of_key(log, FOREVER);
+        stands_trial(Vruntime::new(), &script, &[("by key", &by_key)])?;
+    }
+
+    #[test]
+    fn pandemonium_is_right_and_rescues_whoever_is_overdue(script in scripts()) {
+        // Beside heavy tasks the turn of others comes later, by so much at most.
+        let limit = Scaling::new(CPUS).starvation + LIGHT_WAIT;
+        let rescues = |log: &[Event]| judge::rescues_beyond(log, limit);
+        stands_trial(pandemonium(), &script, &[("rescues", &rescues)])?;
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(CASES / 2))]
+
+    #[test]
+    fn a_clock_that_runs_backwards_costs_no_task(script in scripts()) {
+        let backward = Conditions { time: Time::Backward, ..Conditions::FAIR };
+        all_agree(&play(&mut Fifo::new(), &script, backward), &ALWAYS)?;
+        all_agree(&play(&mut Vruntime::new(), &script, backward), &ALWAYS)?;
+        all_agree(&play(&mut pandemonium(), &script, backward), &ALWAYS)?;
+    }
+
+    /// A full ring delays decisions and changes none, now or later.
+    #[test]
+    fn refusals_leave_no_trace(script in scripts(), stubborn in 1..4usize) {
+        let [smooth, stubborn] = [0, stubborn].map(|stubborn| {
+            let fifo = decisions(Fifo::new(), &script, stubborn);
+            let vruntime = decisions(Vruntime::new(), &script, stubborn);
+            (fifo, vruntime, decisions(pandemonium(), &script, stubborn))
+        });
+        prop_assert_eq!(smooth.0, stubborn.0, "fifo");
+        prop_assert_eq!(smooth.1, stubborn.1, "vruntime");
+        prop_assert_eq!(smooth.2, stubborn.2, "pandemonium");
+    }
+
+    #[test]
+    fn equal_inputs_give_equal_decisions(script in scripts()) {
+        let conditions = Conditions::FAIR;
+        let pandemoniums = [(), ()].map(|()| play(&mut pandemonium(), &script, conditions));
+        prop_assert_eq!(&pandemoniums[0], &pandemoniums[1]);
+        let vruntimes = [(), ()].map(|()| play(&mut Vruntime::new(), &script, conditions));
+        prop_assert_eq!(&vruntimes[0], &vruntimes[1]);
+    }
+}
+
+/// The suites that boot kernels rely on this policy to show that they can fail. So does this one.
+#[test]
+fn a_policy_that_drops_tasks_is_caught() {
+    let arrivals = (1..=200).map(|pid| Step::Arrive(arrival(pid, 1)));
+    let script: Vec<Step> = arrivals.collect();
+    let log = play(&mut Dropping::new(Fifo::new()), &script, Conditions::FAIR);
+    let why = judge::conserves(&log).unwrap_err();
+    assert!(why.contains("never dispatched: [Pid(100), Pid(200)]"), "{why}");
+}

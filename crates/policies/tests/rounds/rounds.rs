@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The round alone, with a policy that does as the test says; and with the real ones when there
+//! is no room left.
+
+use crate::judge;
+use crate::script::arrival;
+use crate::world::{Event, World, sent};
+use pandemonium_engine::knobs::Knobs;
+use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, Reason, Tier};
+use pandemonium_engine::time::{Span, Stamp, Vtime};
+use pandemonium_engine::{Limits, MachineView, Policy};
+use pandemonium_engine::{Setup, TASKS_MAX};
+use pandemonium_policies::{Fifo, Pandemonium, Vruntime};
+
+/// Decides the same again and again, whoever arrives: no limit comes from this policy.
+struct Endless {
+    decision: Dispatch,
+    arrived: usize,
+    refused: Vec<Dispatch>,
+    room: usize,
+}
+
+impl Endless {
+    fn new(placement: Placement, preempt: bool) -> Endless {
+        let Arrival { pid, ticket, .. } = arrival(7, 3);
+        let (slice, vtime) = (Span::from_millis(1), Vtime::START);
+        let (tier, reason) = (Tier::default(), Reason::default());
+        let decision = Dispatch { pid, ticket, placement, slice, vtime, tier, preempt, reason };
+        Endless { decision, arrived: 0, refused: Vec::new(), room: usize::MAX }
+    }
+}
+
+impl Policy for Endless {
+    fn on_arrival(&mut self, _now: Stamp, _arrival: Arrival, _view: &MachineView) {
+        self.arrived += 1;
+        self.room -= 1;
+    }
+
+    fn next(&mut self, _now: Stamp, _view: &MachineView) -> Option<Dispatch> {
+        Some(self.decision)
+    }
+
+    fn on_refused(&mut self, dispatch: Dispatch) {
+        self.refused.push(dispatch);
+    }
+
+    fn on_exit(&mut self, _pid: Pid) {}
+
+    fn apply(&mut self, _knobs: &Knobs) {}
+
+    fn queued(&self) -> usize {
+        5
+    }
+
+    fn has_room(&self) -> bool {
+        self.room > 0
+    }
+
+    fn oldest_wait(&self, _now: Stamp) -> Span {
+        Span::ZERO
+    }
+}
+
+fn cpu(number: i32) -> CpuId {
+    CpuId::new(number).expect("a CPU number")
+}
+
+fn any() -> Placement {
+    Placement::Any { near: cpu(0) }
+}
+
+#[test]
+fn neither_a_flood_nor_an_endless_policy_makes_a_round_endless() {
+    let mut policy = Endless::new(any(), false);
+    let mut world = World::new(&mut policy);
+    world.port.ring.extend((1..=1000).map(|pid| arrival(pid, 1)));
+    let done = world.round(Limits { arrivals: 30, dispatches: 20, extra: 0 });
+    assert_eq!((done.received, done.sent, done.pending), (30, 20, 5));
+    let done = world.round(Limits { arrivals: 0, dispatches: 0, extra: 0 });
+    assert_eq!((done.received, done.sent, done.refused), (0, 0, false));
+    assert_eq!(world.policy.arrived, 30);
+}
+
+#[test]
+fn a_refusal_ends_the_round_and_reaches_the_policy() {
+    let mut policy = Endless::new(Placement::Cpu(cpu(2)), true);
+    let mut world = World::new(&mut policy);
+    world.port.accepts = 2;
+    let done = world.round(Limits { arrivals: 1, dispatches: 9, extra: 0 });
+    assert_eq!((done.sent, done.refused), (2, true));
+    assert_eq!(world.policy.refused, [world.policy.decision]);
+}
+
+#[test]
+fn a_preempting_decision_kicks_its_cpu_once_it_is_sent_and_not_before() {
+    let mut policy = Endless::new(Placement::Cpu(cpu(2)), true);
+    let decision = policy.decision;
+    let mut world = World::new(&mut policy);
+    world.port.accepts = 1;
+    world.round(Limits { arrivals: 0, dispatches: 9, extra: 0 });
+    let happened = &world.port.log[1..4];
+    let expected = [Event::Sent(decision), Event::Kicked(cpu(2)), Event::Refused(decision)];
+    assert_eq!(happened, expected);
+    assert!(!world.port.log[4..].contains(&Event::Kicked(cpu(2))));
+}
+
+#[test]
+fn nobody_is_kicked_without_need_or_without_a_named_cpu() {
+    for (placement, preempt) in [(Placement::Cpu(cpu(2)), false), (any(), true)] {
+        let mut policy = Endless::new(placement, preempt);
+        let mut world = World::new(&mut policy);
+        world.round(Limits { arrivals: 0, dispatches: 3, extra: 0 });
+        assert_eq!(sent(&world.port.log).len(), 3);
+        assert!(!world.port.log.iter().any(|event| matches!(event, Event::Kicked(_))));
+    }
+}
+
+#[test]
+fn a_policy_without_room_is_asked_to_take_nobody() {
+    let mut policy = Endless { room: 4, ..Endless::new(any(), false) };
+    let mut world = World::new(&mut policy);
+    world.port.ring.extend((1..=9).map(|pid| arrival(pid, 1)));
+    assert_eq!(world.round(Limits::KERNEL).received, 4);
+    assert_eq!(world.port.ring.len(), 5);
+}
+
+/// More tasks than a policy can remember: the rest stays in the ring until there is room, and a
+/// port that is full as well makes nobody get lost.
+fn waits_for_room<Q: Policy>(mut policy: Q) {
+    let (max, beyond) = (TASKS_MAX as usize, 500);
+    let mut world = World::new(&mut policy);
+    world.port.ring.extend((1..=(max + beyond) as i32).map(|pid| arrival(pid, 1)));
+    let all = Limits { arrivals: usize::MAX, dispatches: 100, extra: 0 };
+    let done = world.round(all);
+    assert_eq!((done.received, done.sent, done.pending), (max, 100, max - 100));
+    assert_eq!(world.port.ring.len(), beyond);
+    assert_eq!(world.round(all).received, 100, "as many as there was room for");
+    world.port.accepts = 0;
+    let done = world.round(all);
+    assert!(done.refused && done.pending == max, "a refused task keeps its room: {done:?}");
+    world.pass(Span::from_millis(1));
+    assert_eq!(world.round(all).received, 0);
+    world.port.accepts = usize::MAX;
+    let limits = Limits { arrivals: Limits::ARRIVALS, dispatches: 4096, extra: 0 };
+    while world.round(limits).pending > 0 {}
+    assert_eq!(sent(&world.port.log).len(), max + beyond);
+    judge::conserves(&world.port.log).expect("nobody is lost");
+    judge::keeps_bounds(&world.port.log).expect("no limit is passed");
+}
+
+#[test]
+fn without_room_messages_stay_in_the_ring_under_fifo() {
+    waits_for_room(Fifo::new());
+}
+
+#[test]
+fn without_room_messages_stay_in_the_ring_under_vruntime() {
+    waits_for_room(Vruntime::new());
+}
+
+#[test]
+fn without_room_messages_stay_in_the_ring_under_pandemonium() {
+    waits_for_room(Pandemonium::new(&Setup::of_cpus(4)));
+}

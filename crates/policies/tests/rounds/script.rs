@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What a machine might do to a scheduler: random scripts of arrivals, exits, settings and rounds.
+//!
+//! This is the generator. It knows what the kernel may send and nothing of what is right; the
+//! judges know the opposite.
+
+use pandemonium_engine::Limits;
+use pandemonium_engine::knobs::Knobs;
+use pandemonium_engine::task::{Arrival, Cause, Comm, CpuId, Pid, Ticket, Weight};
+use pandemonium_engine::time::{Span, Stamp};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A message lies in the ring.
+    Arrive(Arrival),
+    /// A task is gone, and the policy is told.
+    Exit(Pid),
+    /// Somebody turns a knob.
+    Apply(Knobs),
+    /// The scheduler gets the CPU.
+    Round {
+        /// Time since the round before.
+        after: Span,
+        limits: Limits,
+        /// The port accepts this many dispatches and refuses the next.
+        accepts: usize,
+    },
+}
+
+/// Few pids, so that they meet again: waiting, resting, exited and used again.
+const PIDS: i32 = 24;
+const STEPS: usize = 160;
+const NAMES: [&str; 4] = ["kwin_wayland", "kworker/0:1", "cc1", "bash"];
+
+/// Any script. A task's tickets count up from one, as the backend counts them.
+pub fn scripts() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(steps(), 1..STEPS).prop_map(number_tickets)
+}
+
+/// A message about `pid` with nothing remarkable in it.
+pub fn arrival(pid: i32, ticket: u64) -> Arrival {
+    Arrival {
+        pid: Pid::new(pid).expect("a task's number"),
+        ticket: Ticket(ticket),
+        comm: Comm::from_text("task"),
+        cause: if ticket == 1 { Cause::New } else { Cause::Wakeup },
+        cpu: CpuId::default(),
+        cpus_allowed: 8,
+        weight: Weight::default(),
+        stint: Span::ZERO,
+        awake: Span::ZERO,
+        // Each message tells of a stint of its own.
+        stopped: Stamp::from_nanos(ticket),
+        facts: None,
+    }
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => arrivals().prop_map(Step::Arrive),
+        1 => (1..=PIDS).prop_map(|pid| Step::Exit(Pid::new(pid).expect("a task's number"))),
+        1 => knobs().prop_map(Step::Apply),
+        6 => rounds(),
+    ]
+}
+
+/// The ticket says only whether the pid was used again (1) or not (2), until
+/// [`number_tickets`] has counted.
+fn arrivals() -> impl Strategy<Value = Arrival> {
+    let who = (1..=PIDS, prop_oneof![1 => Just(1u64), 20 => Just(2)], 0..NAMES.len());
+    let asks = (prop::bool::ANY, 0..1024i32, 1..4u32, prop_oneof![0..10_000u64, Just(u64::MAX)]);
+    (who, asks, stints(), stints()).prop_map(
+        |((pid, ticket, name), (woke, cpu, cpus_allowed, weight), stint, before)| Arrival {
+            comm: Comm::from_text(NAMES[name]),
+            cause: if woke { Cause::Wakeup } else { Cause::Requeue },
+            cpu: CpuId::new(cpu).expect("a CPU number"),
+            cpus_allowed,
+            weight: Weight::new(weight),
+            stint,
+            awake: if woke { Span::ZERO } else { stint + before },
+            ..arrival(pid, ticket)
+        },
+    )
+}
+
+/// From nothing over a few slices to what only a broken clock reports.
+fn stints() -> impl Strategy<Value = Span> {
+    prop_oneof![
+        4 => (0..8_000u64).prop_map(Span::from_micros),
+        2 => (0..300u64).prop_map(Span::from_millis),
+        1 => Just(Span::from_nanos(u64::MAX)),
+    ]
+}
+
+/// The range of `--slice-us` and `--slice-us-min`.
+pub fn knobs() -> impl Strategy<Value = Knobs> {
+    (100..=100_000u64, 100..=100_000u64, prop::bool::ANY).prop_map(|(one, other, percpu_local)| {
+        Knobs {
+            batch_slice: Span::from_micros(one.max(other)),
+            slice: Span::from_micros(one.min(other)),
+            slice_min: Span::from_micros(100),
+            percpu_local,
+            ..Knobs::default()
+        }
+    })
+}
+
+fn rounds() -> impl Strategy<Value = Step> {
+    let after = prop_oneof![
+        2 => Just(Span::ZERO),
+        4 => (0..10_000u64).prop_map(Span::from_micros),
+        1 => (0..400u64).prop_map(Span::from_millis),
+    ];
+    let accepts = prop_oneof![3 => Just(usize::MAX), 2 => 0..4usize];
+    (after, 0..12usize, 0..6usize, accepts).prop_map(|(after, arrivals, dispatches, accepts)| {
+        Step::Round { after, limits: Limits { arrivals, dispatches, extra: 0 }, accepts }
+    })
+}
+
+/// Counts every pid's tickets. After an exit, and where a pid was used again, they start anew,
+/// and the first is a new task's.
+fn number_tickets(mut script: Vec<Step>) -> Vec<Step> {
+    let mut last: BTreeMap<Pid, u64> = BTreeMap::new();
+    for step in &mut script {
+        match step {
+            Step::Exit(pid) => drop(last.remove(pid)),
+            Step::Arrive(arrival) => {
+                let before = last.entry(arrival.pid).or_default();
+                *before = if arrival.ticket == Ticket::FIRST { 1 } else { *before + 1 };
+                arrival.ticket = Ticket(*before);
+                if arrival.ticket == Ticket::FIRST {
+                    arrival.cause = Cause::New;
+                }
+            }
+            Step::Apply(_) | Step::Round { .. } => {}
+        }
+    }
+    script
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A real compilation: a tree of C files, the same for the same seed, through the machine's
+//! compiler.
+
+use crate::report::Report;
+use crate::setting::{Meter, Setting};
+use crate::tasks::clock;
+use crate::tasks::wakeups::Random;
+use anyhow::{Context, Result, bail, ensure};
+use pandemonium_statistics::figure::Unit;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Compilers, the first that runs is taken, and what a file costs them, in rounds of `work::burn`:
+/// 0.17 s of a common CPU; the small one by what it costs in the lab, 6 ms of exact time.
+const COMPILERS: [Compiler; 4] = [
+    Compiler { name: "cc", rounds_per_file: 130_000_000 },
+    Compiler { name: "gcc", rounds_per_file: 130_000_000 },
+    Compiler { name: "clang", rounds_per_file: 130_000_000 },
+    Compiler { name: "tcc", rounds_per_file: 1_000_000 },
+];
+const FUNCTIONS: u64 = 20;
+
+struct Compiler {
+    name: &'static str,
+    rounds_per_file: u64,
+}
+
+/// `make -jn` of a tree that nobody else has touched; the amount is fixed, the time is measured.
+pub fn compile(setting: &Setting) -> Result<Report> {
+    let compiler = compiler()?;
+    let files = files(compiler, setting);
+    let tree = Tree::plant(files, setting.seed)?;
+    let load = setting.load(&[])?;
+    let mut report = Report::default();
+    let meter = Meter::start(setting, &load)?;
+    let start = clock::now_ns();
+    tree.compile(compiler.name, setting.n())?;
+    let took_ms = (clock::now_ns() - start) as f64 / 1e6;
+    meter.finish(&mut report)?;
+    tree.check()?;
+    report.lower("time", Unit::Ms, took_ms);
+    Ok(report)
+}
+
+/// As many as all CPUs together compile within the time of the phase.
+fn files(compiler: &Compiler, setting: &Setting) -> usize {
+    let rounds_per_s = setting.rounds_per_ms as f64 * 1_000.0;
+    let each = setting.seconds() * rounds_per_s / compiler.rounds_per_file as f64;
+    (each as usize).max(1) * setting.n()
+}
+
+fn compiler() -> Result<&'static Compiler> {
+    let runs = |compiler: &&Compiler| {
+        let mut command = Command::new(compiler.name);
+        command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    let found = COMPILERS.iter().find(runs);
+    found.context("there is no C compiler here (cc, gcc, clang or tcc)")
+}
+
+/// The sources, removed with it.
+struct Tree {
+    folder: PathBuf,
+    files: usize,
+}
+
+impl Tree {
+    fn plant(files: usize, seed: u64) -> Result<Tree> {
+        let folder = std::env::temp_dir().join(format!("pandemonium-tree-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| format!("creating {}", folder.display()))?;
+        let tree = Tree { folder, files };
+        let mut random = Random::seeded(seed);
+        for number in 0..files {
+            let path = tree.source(number);
+            fs::write(&path, source(number, &mut random))
+                .with_context(|| format!("writing {}", path.display()))?;
+        }
+        Ok(tree)
+    }
+
+    fn source(&self, number: usize) -> PathBuf {
+        self.folder.join(format!("part{number}.c"))
+    }
+
+    /// Whether all that it should have become is there.
+    fn check(&self) -> Result<()> {
+        for number in 0..self.files {
+            let object = self.source(number).with_extension("o");
+            let size = fs::metadata(&object).map(|data| data.len());
+            ensure!(size.is_ok_and(|size| size > 0), "{} was not compiled", object.display());
+        }
+        Ok(())
+    }
+
+    /// So many at a time.
+    fn compile(&self, compiler: &str, at_once: usize) -> Result<()> {
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<()> {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= self.files {
+                    return Ok(());
+                }
+                compile_one(compiler, &self.source(number))?;
+            }
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
+            for thread in threads {
+                match thread.join() {
+                    Ok(result) => result?,
+                    Err(_) => bail!("a thread that compiles has panicked"),
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn compile_one(compiler: &str, source: &Path) -> Result<()> {
+    let mut command = Command::new(compiler);
+    command.args(["-O1", "-c", "-o"]).arg(source.with_extension("o")).arg(source);
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("starting {compiler}"))?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let first = complaint.lines().next().unwrap_or_default();
+    ensure!(output.status.success(), "{compiler} refuses {}: {first}", source.display());
+    Ok(())
+}
+
+/// One file: functions of loops and branches over a table, each calling the one before.
+fn source(number: usize, random: &mut Random) -> String {
+    let mut text = format!("static unsigned table{number}[64];\n");
+    for function in 0..FUNCTIONS {
+        let (step, mask, shift) = (random.below(97) + 1, random.below(64), random.below(31));
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "unsigned f{number}_{function}(unsigned x)\n{{\n\
+             \tfor (unsigned i = 0; i < {step}; i++) {{\n\
+             \t\tif ((x ^ i) & {mask})\n\t\t\tx += table{number}[(x >> {shift}) & 63] * {step}u;\n\
+             \t\telse\n\t\t\ttable{number}[i & 63] = x - i;\n\
+             \t\tswitch (x & 7) {{\n\t\tcase 1: x += i; break;\n\t\tcase 3: x ^= {mask}u; break;\n\
+             \t\tcase 6: x = x * 3 + 1; break;\n\t\tdefault: x -= {shift}u;\n\t\t}}\n\t}}\n"
+        );
+        let _ = match function {
+            0 => write!(text, "\treturn x;\n}}\n"),
+            _ => write!(text, "\treturn f{number}_{}(x) ^ x;\n}}\n", function - 1),
+        };
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_tree() {
+        let of = |seed| source(0, &mut Random::seeded(seed));
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+    }
+}

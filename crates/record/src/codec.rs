@@ -1,0 +1,557 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Entries as words. The first word of an entry says what it is and how many words it has; what
+//! does not decode is damage, whatever it is.
+
+use super::Entry;
+use pandemonium_engine::facts::{CpuSet, Facts};
+use pandemonium_engine::knobs::KEYS;
+use pandemonium_engine::procdb::{self, Minute};
+use pandemonium_engine::task::{
+    Arrival, Cause, Comm, CpuId, Dispatch, Pid, Placement, Reason, Ticket, Tier, Weight,
+};
+use pandemonium_engine::time::{Span, Stamp, Vtime};
+use pandemonium_engine::topology::{self, CpuMask, CpuPlace, Domain};
+use pandemonium_engine::{MachineView, Memo};
+
+/// Words of the longest entry: settings, and the first word.
+pub const WORDS_MAX: usize = if KEYS + 1 > 23 { KEYS + 1 } else { 23 };
+
+/// In the upper half of the first word of every entry, so that lost words are noticed.
+const MARK: u64 = 0x7061_6E64;
+/// A CPU number that stands for none.
+const NO_CPU: u64 = 0xFFFF;
+
+/// The words make no entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage;
+
+/// Puts words one after the other.
+struct Pen<'a> {
+    words: &'a mut [u64; WORDS_MAX],
+    length: usize,
+}
+
+impl Pen<'_> {
+    fn put(&mut self, word: u64) {
+        self.words[self.length] = word;
+        self.length += 1;
+    }
+}
+
+/// Takes words one after the other.
+struct Eye<'a>(core::slice::Iter<'a, u64>);
+
+impl Eye<'_> {
+    fn take(&mut self) -> Result<u64, Damage> {
+        self.0.next().copied().ok_or(Damage)
+    }
+
+    fn span(&mut self) -> Result<Span, Damage> {
+        self.take().map(Span::from_nanos)
+    }
+
+    fn stamp(&mut self) -> Result<Stamp, Damage> {
+        self.take().map(Stamp::from_nanos)
+    }
+}
+
+fn pid(word: u64) -> Result<Pid, Damage> {
+    Pid::new(word as u32 as i32).ok_or(Damage)
+}
+
+fn pid_or_none(word: u64) -> Option<Pid> {
+    Pid::new(word as u32 as i32)
+}
+
+fn pid_bits(pid: Option<Pid>) -> u64 {
+    pid.map_or(0, |pid| pid.as_raw() as u64)
+}
+
+fn cpu_or_none(bits: u64) -> Result<Option<CpuId>, Damage> {
+    match bits & 0xFFFF {
+        NO_CPU => Ok(None),
+        bits => CpuId::new(bits as i32).map(Some).ok_or(Damage),
+    }
+}
+
+fn cpu_bits(cpu: Option<CpuId>) -> u64 {
+    cpu.map_or(NO_CPU, |cpu| cpu.as_raw() as u64)
+}
+
+/// Writes an entry into `words` and says how many it took.
+pub fn encode(entry: &Entry, words: &mut [u64; WORDS_MAX]) -> usize {
+    let mut pen = Pen { words, length: 1 };
+    let kind = match entry {
+        Entry::Began { now, view } => {
+            let MachineView { cpus, running, here, idle, busy } = *view;
+            pen.put(now.as_nanos());
+            pen.put(u64::from(cpus) << 32 | u64::from(running));
+            pen.put(cpu_bits(here));
+            pen.put(idle.0);
+            pen.put(busy.0);
+            1
+        }
+        Entry::Took(arrival) => {
+            put_arrival(&mut pen, arrival);
+            2
+        }
+        Entry::Sent(dispatch) => {
+            put_dispatch(&mut pen, dispatch);
+            3
+        }
+        Entry::Refused(dispatch) => {
+            put_dispatch(&mut pen, dispatch);
+            4
+        }
+        Entry::Ended { pending, rescues } => {
+            pen.put(u64::from(*pending));
+            pen.put(*rescues);
+            5
+        }
+        Entry::Exited(pid) => {
+            pen.put(pid.as_raw() as u64);
+            6
+        }
+        Entry::Applied(raw) => {
+            raw.iter().for_each(|word| pen.put(*word));
+            7
+        }
+        Entry::Dropped(count) => {
+            pen.put(*count);
+            8
+        }
+        Entry::Finished(count) => {
+            pen.put(*count);
+            9
+        }
+        other => put_start(&mut pen, other),
+    };
+    let length = pen.length;
+    words[0] = MARK << 32 | kind << 8 | length as u64;
+    length
+}
+
+/// What a policy is told besides rounds; returns the kind.
+fn put_start(pen: &mut Pen, entry: &Entry) -> u64 {
+    match entry {
+        Entry::Started { cpus } => {
+            pen.put(u64::from(*cpus));
+            10
+        }
+        Entry::Place(CpuPlace { core, l2, llc, node }) => {
+            let parts = [*core, *l2, *llc, *node].map(u64::from);
+            pen.put(parts[0] | parts[1] << 16 | parts[2] << 32 | parts[3] << 48);
+            11
+        }
+        Entry::Named(comm, tier) => {
+            put_comm(pen, comm);
+            pen.put(tier.index() as u64);
+            12
+        }
+        Entry::Preferred(Domain { cpus, strict }) => {
+            cpus.words().iter().for_each(|word| pen.put(*word));
+            pen.put(u64::from(*strict));
+            13
+        }
+        Entry::Remembered(Memo { pid, comm, tier, run }) => {
+            pen.put(pid.as_raw() as u64 | (tier.index() as u64) << 32);
+            put_comm(pen, comm);
+            pen.put(run.as_nanos());
+            14
+        }
+        Entry::Known(profile) => {
+            procdb::codec::pack(profile).iter().for_each(|word| pen.put(*word));
+            15
+        }
+        Entry::Learned(minute) => {
+            pen.put(u64::from(minute.as_unix()));
+            16
+        }
+        Entry::Minute(minute) => {
+            pen.put(u64::from(minute.as_unix()));
+            17
+        }
+        // The others are written by `encode` itself; a kind that no reader knows is damage.
+        _ => 0,
+    }
+}
+
+fn take_start(kind: u64, eye: &mut Eye) -> Result<Entry, Damage> {
+    Ok(match kind {
+        10 => Entry::Started { cpus: small(eye.take()?)? },
+        11 => {
+            let word = eye.take()?;
+            let part = |number: u32| (word >> (16 * number)) as u16;
+            let place = CpuPlace { core: part(0), l2: part(1), llc: part(2), node: part(3) };
+            Entry::Place(place)
+        }
+        12 => Entry::Named(take_comm(eye)?, tier(eye.take()?)?),
+        13 => {
+            let mut words = [0; topology::WORDS];
+            for word in &mut words {
+                *word = eye.take()?;
+            }
+            let strict = flag(eye.take()?)?;
+            Entry::Preferred(Domain { cpus: CpuMask::from_words(words), strict })
+        }
+        14 => {
+            let who = eye.take()?;
+            let (comm, run) = (take_comm(eye)?, eye.span()?);
+            Entry::Remembered(Memo { pid: pid(who)?, comm, tier: tier(who >> 32)?, run })
+        }
+        15 => {
+            let mut words = [0; procdb::codec::WORDS];
+            for word in &mut words {
+                *word = eye.take()?;
+            }
+            Entry::Known(procdb::codec::unpack(&words))
+        }
+        16 => Entry::Learned(Minute::from_unix(small(eye.take()?)?)),
+        17 => Entry::Minute(Minute::from_unix(small(eye.take()?)?)),
+        _ => return Err(Damage),
+    })
+}
+
+fn small(word: u64) -> Result<u32, Damage> {
+    u32::try_from(word).map_err(|_| Damage)
+}
+
+fn flag(word: u64) -> Result<bool, Damage> {
+    match word {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Damage),
+    }
+}
+
+fn tier(index: u64) -> Result<Tier, Damage> {
+    Tier::ALL.get(index as usize).copied().ok_or(Damage)
+}
+
+fn put_comm(pen: &mut Pen, comm: &Comm) {
+    comm.to_words().into_iter().for_each(|word| pen.put(word));
+}
+
+fn take_comm(eye: &mut Eye) -> Result<Comm, Damage> {
+    Ok(Comm::from_words([eye.take()?, eye.take()?]))
+}
+
+/// How many words the entry has that begins with this one.
+pub fn length(first: u64) -> Result<usize, Damage> {
+    let length = (first & 0xFF) as usize;
+    let sane = first >> 32 == MARK && (2..=WORDS_MAX).contains(&length);
+    if sane { Ok(length) } else { Err(Damage) }
+}
+
+/// Reads an entry: all of `words`, no more and no less.
+pub fn decode(words: &[u64]) -> Result<Entry, Damage> {
+    let first = *words.first().ok_or(Damage)?;
+    if length(first)? != words.len() {
+        return Err(Damage);
+    }
+    let mut eye = Eye(words[1..].iter());
+    let entry = match first >> 8 & 0xFF {
+        1 => {
+            let now = eye.stamp()?;
+            let counts = eye.take()?;
+            let here = cpu_or_none(eye.take()?)?;
+            let idle = CpuSet(eye.take()?);
+            let busy = CpuSet(eye.take()?);
+            let (cpus, running) = ((counts >> 32) as u32, counts as u32);
+            let view = MachineView { cpus, running, here, idle, busy };
+            Entry::Began { now, view }
+        }
+        2 => Entry::Took(take_arrival(&mut eye)?),
+        3 => Entry::Sent(take_dispatch(&mut eye)?),
+        4 => Entry::Refused(take_dispatch(&mut eye)?),
+        5 => Entry::Ended { pending: eye.take()? as u32, rescues: eye.take()? },
+        6 => Entry::Exited(pid(eye.take()?)?),
+        7 => {
+            let mut raw = [0; KEYS];
+            for word in &mut raw {
+                *word = eye.take()?;
+            }
+            Entry::Applied(raw)
+        }
+        8 => Entry::Dropped(eye.take()?),
+        9 => Entry::Finished(eye.take()?),
+        kind => take_start(kind, &mut eye)?,
+    };
+    if eye.0.len() == 0 { Ok(entry) } else { Err(Damage) }
+}
+
+fn put_arrival(pen: &mut Pen, arrival: &Arrival) {
+    let Arrival {
+        pid,
+        ticket,
+        comm,
+        cause,
+        cpu,
+        cpus_allowed,
+        weight,
+        stint,
+        awake,
+        stopped,
+        facts,
+    } = *arrival;
+    let cause = match cause {
+        Cause::New => 0,
+        Cause::Wakeup => 1,
+        Cause::Requeue => 2u64,
+    };
+    pen.put(pid.as_raw() as u64 | (cpu.as_raw() as u64) << 32 | cause << 48);
+    pen.put(ticket.0);
+    put_comm(pen, &comm);
+    pen.put(u64::from(cpus_allowed) << 32 | weight.get());
+    pen.put(stint.as_nanos());
+    pen.put(awake.as_nanos());
+    pen.put(stopped.as_nanos());
+    if let Some(facts) = facts {
+        put_facts(pen, &facts);
+    }
+}
+
+fn take_arrival(eye: &mut Eye) -> Result<Arrival, Damage> {
+    let who = eye.take()?;
+    let ticket = Ticket(eye.take()?);
+    let comm = take_comm(eye)?;
+    let shares = eye.take()?;
+    let cause = match who >> 48 {
+        0 => Cause::New,
+        1 => Cause::Wakeup,
+        2 => Cause::Requeue,
+        _ => return Err(Damage),
+    };
+    Ok(Arrival {
+        pid: pid(who)?,
+        ticket,
+        comm,
+        cause,
+        cpu: cpu_or_none(who >> 32)?.ok_or(Damage)?,
+        cpus_allowed: (shares >> 32) as u32,
+        weight: Weight::new(shares & u64::from(u32::MAX)),
+        stint: eye.span()?,
+        awake: eye.span()?,
+        stopped: eye.stamp()?,
+        facts: if eye.0.len() > 0 { Some(take_facts(eye)?) } else { None },
+    })
+}
+
+fn put_facts(pen: &mut Pen, facts: &Facts) {
+    let Facts {
+        wakeups,
+        voluntary,
+        involuntary,
+        cpu_time,
+        woken,
+        slept,
+        kthread,
+        workqueue,
+        idle_class,
+        nice,
+        allowed,
+        kicked,
+        handed_off,
+        waker,
+        process,
+        last_cpu,
+        stint,
+        stopped,
+    } = *facts;
+    pen.put(wakeups);
+    pen.put(voluntary);
+    pen.put(involuntary);
+    pen.put(cpu_time.as_nanos());
+    pen.put(woken.as_nanos());
+    pen.put(slept.as_nanos());
+    pen.put(allowed.0);
+    let flags = [kthread, workqueue, idle_class, handed_off].into_iter().rev();
+    let flags = flags.fold(0, |bits, flag| bits << 1 | u64::from(flag));
+    pen.put(
+        flags << 48 | u64::from(nice as u8) << 32 | cpu_bits(last_cpu) << 16 | cpu_bits(kicked),
+    );
+    pen.put(pid_bits(waker) << 32 | pid_bits(process));
+    pen.put(stint.as_nanos());
+    pen.put(stopped.as_nanos());
+}
+
+fn take_facts(eye: &mut Eye) -> Result<Facts, Damage> {
+    let [wakeups, voluntary, involuntary] = [eye.take()?, eye.take()?, eye.take()?];
+    let (cpu_time, woken, slept) = (eye.span()?, eye.stamp()?, eye.span()?);
+    let allowed = CpuSet(eye.take()?);
+    let rest = eye.take()?;
+    let flag = |bit: u32| rest >> (48 + bit) & 1 == 1;
+    let pids = eye.take()?;
+    Ok(Facts {
+        wakeups,
+        voluntary,
+        involuntary,
+        cpu_time,
+        woken,
+        slept,
+        kthread: flag(0),
+        workqueue: flag(1),
+        idle_class: flag(2),
+        handed_off: flag(3),
+        nice: (rest >> 32) as u8 as i8,
+        allowed,
+        kicked: cpu_or_none(rest)?,
+        last_cpu: cpu_or_none(rest >> 16)?,
+        waker: pid_or_none(pids >> 32),
+        process: pid_or_none(pids),
+        stint: eye.span()?,
+        stopped: eye.stamp()?,
+    })
+}
+
+fn put_dispatch(pen: &mut Pen, dispatch: &Dispatch) {
+    let Dispatch { pid, ticket, placement, slice, vtime, tier, preempt, reason } = *dispatch;
+    let (any, cpu) = match placement {
+        Placement::Cpu(cpu) => (0, cpu),
+        Placement::Any { near } => (1u64, near),
+    };
+    let flags =
+        any | u64::from(preempt) << 1 | (tier.index() as u64) << 2 | (reason.index() as u64) << 4;
+    pen.put(pid.as_raw() as u64 | (cpu.as_raw() as u64) << 32 | flags << 48);
+    pen.put(ticket.0);
+    pen.put(slice.as_nanos());
+    pen.put(vtime.as_raw());
+}
+
+fn take_dispatch(eye: &mut Eye) -> Result<Dispatch, Damage> {
+    let who = eye.take()?;
+    let flags = who >> 48;
+    let cpu = cpu_or_none(who >> 32)?.ok_or(Damage)?;
+    let placement = if flags & 1 == 1 { Placement::Any { near: cpu } } else { Placement::Cpu(cpu) };
+    Ok(Dispatch {
+        pid: pid(who)?,
+        ticket: Ticket(eye.take()?),
+        placement,
+        slice: eye.span()?,
+        vtime: Vtime::from_raw(eye.take()?),
+        tier: tier(flags >> 2 & 3)?,
+        preempt: flags >> 1 & 1 == 1,
+        reason: *Reason::ALL.get((flags >> 4) as usize).ok_or(Damage)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use pandemonium_engine::knobs::Knobs;
+    use pandemonium_engine::task::RawArrival;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn arrival(facts: Option<Facts>) -> Arrival {
+        let raw = RawArrival {
+            pid: i32::MAX,
+            cpu: 1023,
+            nr_cpus_allowed: 7,
+            stop_ts: 5,
+            exec_runtime: u64::MAX,
+            weight: 10_000,
+            enq_cnt: u64::MAX,
+            comm: *b"fifteen letters\0",
+            ..RawArrival::default()
+        };
+        Arrival { facts, ..raw.decode().unwrap() }
+    }
+
+    fn entries() -> Vec<Entry> {
+        let facts = Facts {
+            wakeups: 1,
+            voluntary: 2,
+            involuntary: 3,
+            cpu_time: Span::from_nanos(4),
+            woken: Stamp::from_nanos(5),
+            slept: Span::from_nanos(6),
+            kthread: true,
+            workqueue: false,
+            idle_class: true,
+            nice: -20,
+            allowed: CpuSet(u64::MAX),
+            kicked: CpuId::new(63),
+            handed_off: true,
+            waker: Pid::new(i32::MAX),
+            process: Pid::new(17),
+            last_cpu: CpuId::new(1023),
+            stint: Span::from_nanos(7),
+            stopped: Stamp::from_nanos(8),
+        };
+        let dispatch = |placement, tier| Dispatch {
+            pid: Pid::new(7).unwrap(),
+            ticket: Ticket(8),
+            placement,
+            slice: Span::from_nanos(9),
+            vtime: Vtime::from_raw(u64::MAX),
+            tier,
+            preempt: true,
+            reason: Reason::CodelRescue,
+        };
+        let (cpu, name) = (CpuId::new(1000).unwrap(), Comm::from_text("make"));
+        let idle = CpuSet(1 << 63);
+        let view = MachineView { cpus: 1024, running: 3, here: Some(cpu), idle, busy: CpuSet(5) };
+        let mut all = std::vec![
+            Entry::Began { now: Stamp::from_nanos(u64::MAX), view },
+            Entry::Began { now: Stamp::from_nanos(1), view: MachineView { here: None, ..view } },
+            Entry::Took(arrival(None)),
+            Entry::Took(arrival(Some(facts))),
+            Entry::Took(arrival(Some(Facts::default()))),
+            Entry::Refused(dispatch(Placement::Any { near: cpu }, Tier::Batch)),
+            Entry::Ended { pending: u32::MAX, rescues: u64::MAX },
+            Entry::Exited(Pid::new(1).unwrap()),
+            Entry::Applied(Knobs::default().to_raw()),
+            Entry::Dropped(12),
+            Entry::Finished(13),
+            Entry::Started { cpus: u32::MAX },
+            Entry::Place(CpuPlace { core: 1, l2: u16::MAX, llc: 3, node: 4 }),
+            Entry::Named(Comm::from_text("game"), Tier::Interactive),
+            Entry::Preferred(Domain { cpus: CpuMask::first(1000), strict: true }),
+            Entry::Remembered(Memo {
+                pid: Pid::new(i32::MAX).unwrap(),
+                comm: Comm::from_text("fifteen letters"),
+                tier: Tier::LatCritical,
+                run: Span::from_nanos(u64::MAX),
+            }),
+            Entry::Known(procdb::Profile { observations: 7, ..procdb::Profile::unseen(name) }),
+            Entry::Learned(Minute::from_unix(u32::MAX)),
+            Entry::Minute(Minute::from_unix(0)),
+        ];
+        all.extend(Tier::ALL.map(|tier| Entry::Sent(dispatch(Placement::Cpu(cpu), tier))));
+        all
+    }
+
+    #[test]
+    fn every_entry_comes_back_as_it_was() {
+        for entry in entries() {
+            let mut words = [0; WORDS_MAX];
+            let length = encode(&entry, &mut words);
+            assert_eq!(decode(&words[..length]), Ok(entry));
+            assert_eq!(super::length(words[0]), Ok(length));
+            assert_eq!(decode(&words[..length - 1]), Err(Damage), "{entry:?}");
+        }
+    }
+
+    proptest! {
+        /// Whatever stands in a file, reading it is damage or an entry that can be written again.
+        #[test]
+        fn damage_is_found_or_harmless(
+            which in 0..entries().len(),
+            changes in prop::collection::vec((0..WORDS_MAX, any::<u64>()), 0..4),
+        ) {
+            let mut words = [0; WORDS_MAX];
+            let length = encode(&entries()[which], &mut words);
+            for (at, bits) in changes {
+                words[at % length] ^= bits;
+            }
+            if let Ok(entry) = decode(&words[..length]) {
+                let mut again = [0; WORDS_MAX];
+                let length = encode(&entry, &mut again);
+                prop_assert_eq!(decode(&again[..length]), Ok(entry));
+            }
+        }
+    }
+}

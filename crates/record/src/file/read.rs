@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Reading a recording, which may be anybody's.
+
+use super::write::{Header, MAGIC, VERSION};
+use crate::{Entry, WORDS_MAX, decode, length};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::File;
+use std::io::{BufReader, Read};
+
+/// A header is some lines; a longer one is not ours.
+const HEADER_MAX: u32 = 1 << 20;
+
+/// Reads a recording, entry by entry.
+pub struct Recording<R: Read> {
+    pub header: Header,
+    input: zstd::Decoder<'static, BufReader<R>>,
+    /// Entries read so far.
+    entries: u64,
+    finished: bool,
+}
+
+impl Recording<File> {
+    pub fn open(path: &str) -> Result<Self> {
+        let file = File::open(path).with_context(|| format!("cannot read {path}"))?;
+        Recording::new(file).with_context(|| path.to_owned())
+    }
+}
+
+impl<R: Read> Recording<R> {
+    pub fn new(mut input: R) -> Result<Self> {
+        let mut start = [0; 12];
+        input.read_exact(&mut start).context("this is no recording: it is too short")?;
+        ensure!(start[..8] == *MAGIC, "this is no recording of pandemonium_lab");
+        let version = u32::from_le_bytes([start[8], start[9], start[10], start[11]]);
+        ensure!(
+            version == VERSION,
+            "the recording has format {version}, and this program reads format {VERSION}"
+        );
+        let mut input = zstd::Decoder::new(input)?;
+        let mut size = [0; 4];
+        input.read_exact(&mut size).context("the recording is cut off in its header")?;
+        let size = u32::from_le_bytes(size);
+        ensure!(size <= HEADER_MAX, "the recording's header is damaged");
+        let mut json = vec![0; size as usize];
+        input.read_exact(&mut json).context("the recording is cut off in its header")?;
+        let header: Header =
+            serde_json::from_slice(&json).context("the recording's header is damaged")?;
+        Ok(Recording { header, input, entries: 0, finished: false })
+    }
+
+    /// Entries read so far.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// The next entry; `None` after the last of a complete recording.
+    pub fn next_entry(&mut self) -> Result<Option<Entry>> {
+        if self.finished {
+            return Ok(None);
+        }
+        let number = self.entries;
+        let mut words = [0; WORDS_MAX];
+        words[0] = self.word()?;
+        let damaged = || format!("the recording is damaged at entry {number}");
+        let Ok(length) = length(words[0]) else { bail!(damaged()) };
+        for word in &mut words[1..length] {
+            *word = self.word()?;
+        }
+        let Ok(entry) = decode(&words[..length]) else { bail!(damaged()) };
+        if let Entry::Finished(count) = entry {
+            ensure!(count == number, "the recording has {number} entries and should have {count}");
+            self.finished = true;
+            return Ok(None);
+        }
+        self.entries += 1;
+        Ok(Some(entry))
+    }
+
+    fn word(&mut self) -> Result<u64> {
+        let mut bytes = [0; 8];
+        let number = self.entries;
+        self.input
+            .read_exact(&mut bytes)
+            .with_context(|| format!("the recording is cut off or damaged at entry {number}"))?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+}

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is right, as seen from outside. Each judge keeps its own account of the events and
+//! complains in words; none of them asks the machine or the policy.
+
+use super::topology::{Cpus, Mask};
+use super::witness::{Event, Occupant, TaskId, Witness};
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use pandemonium_engine::TASKS_MAX;
+use pandemonium_engine::task::{Dispatch, Pid};
+use pandemonium_engine::time::{Span, Stamp};
+
+/// Rounds in a row that may find tasks waiting and do nothing about it.
+const EMPTY_ROUNDS_MAX: u32 = 10_000;
+
+/// The judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Judge {
+    /// Every task taken in comes out once, with its newest ticket.
+    Conservation,
+    /// Nobody waits beyond the bound.
+    Wait,
+    /// No CPU idles beside a task that may use it and waits.
+    Idle,
+    /// Nobody runs where he may not.
+    Affinity,
+    /// Who wants the CPU all the time gets it by weight.
+    Shares,
+    /// What the policy holds is bounded.
+    Memory,
+    /// The scheduler process does not run for nothing.
+    Livelock,
+}
+
+impl Judge {
+    /// All of them.
+    pub const ALL: [Judge; 7] = [
+        Judge::Conservation,
+        Judge::Wait,
+        Judge::Idle,
+        Judge::Affinity,
+        Judge::Shares,
+        Judge::Memory,
+        Judge::Livelock,
+    ];
+
+    /// What a person calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Judge::Conservation => "conservation",
+            Judge::Wait => "wait",
+            Judge::Idle => "idle",
+            Judge::Affinity => "affinity",
+            Judge::Shares => "shares",
+            Judge::Memory => "memory",
+            Judge::Livelock => "livelock",
+        }
+    }
+}
+
+/// What was found wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// Who complains.
+    pub judge: Judge,
+    /// When it was found.
+    pub at: Stamp,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// What is demanded of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demands {
+    /// Nobody waits longer than this...
+    pub wait: Span,
+    /// ... and this for each other task that wants a CPU.
+    pub wait_each: Span,
+    /// What is allowed on top while things go wrong on purpose.
+    pub storm: Span,
+    /// No CPU idles longer than this beside a task that waits for it.
+    pub idle: Span,
+    /// Tasks that want the CPU all the time get it by weight, within so many percent.
+    pub shares_percent: Option<u32>,
+}
+
+/// What is known of a task.
+#[derive(Clone, Copy)]
+struct Known {
+    task: Option<TaskId>,
+    mask: Mask,
+    weight: u32,
+    /// Since when it wants a CPU and has none.
+    waits: Option<Stamp>,
+    /// Work done, and whether it ever slept, for the shares.
+    work: u64,
+    slept: bool,
+    born: Stamp,
+}
+
+/// All judges at once. The first complaint stands.
+pub struct Court {
+    demands: Demands,
+    complaint: Option<Complaint>,
+    tasks: Vec<Known>,
+    waiting: BTreeSet<(Stamp, u32)>,
+    /// Most that ever waited together.
+    crowd: usize,
+    /// The newest ticket that the policy holds, by pid; zero for none.
+    held: Vec<u64>,
+    nr_held: usize,
+    /// Since when each CPU idles, if it does, and which those are.
+    idle_since: Vec<Stamp>,
+    idle: Cpus,
+    online: Cpus,
+    /// When faults, and the time without a scheduler, ended.
+    calm_since: Stamp,
+    stormy: bool,
+    loaded: bool,
+    empty_rounds: u32,
+    cpus: u32,
+}
+
+impl Court {
+    /// Judges a machine with so many CPUs. `stormy` says that things go wrong on purpose at first.
+    pub fn new(cpus: u32, demands: Demands, stormy: bool) -> Court {
+        let mut court = Court {
+            demands,
+            complaint: None,
+            tasks: Vec::new(),
+            waiting: BTreeSet::new(),
+            crowd: 0,
+            held: Vec::new(),
+            nr_held: 0,
+            idle_since: alloc::vec![super::machine::START; cpus as usize],
+            idle: Cpus::none(cpus),
+            online: Cpus::none(cpus),
+            calm_since: super::machine::START,
+            stormy,
+            loaded: true,
+            empty_rounds: 0,
+            cpus,
+        };
+        (0..cpus).for_each(|cpu| {
+            court.online.insert(cpu);
+            court.idle.insert(cpu);
+        });
+        court
+    }
+
+    /// What was found wrong first, if anything was.
+    pub fn complaint(&self) -> Option<&Complaint> {
+        self.complaint.as_ref()
+    }
+
+    /// The verdict on the whole run.
+    pub fn finish(mut self, end: Stamp) -> Result<(), Complaint> {
+        if let Some(&(since, slot)) = self.waiting.first() {
+            self.waited(end, slot, since);
+        }
+        self.judge_shares(end);
+        self.complaint.map_or(Ok(()), Err)
+    }
+
+    fn complain(&mut self, judge: Judge, at: Stamp, why: String) {
+        if self.complaint.is_none() {
+            self.complaint = Some(Complaint { judge, at, why });
+        }
+    }
+
+    fn known(&mut self, task: TaskId) -> &mut Known {
+        let slot = task.slot as usize;
+        if slot >= self.tasks.len() {
+            self.tasks.resize(slot + 1, Known::NOBODY);
+        }
+        &mut self.tasks[slot]
+    }
+
+    fn begins_to_wait(&mut self, now: Stamp, task: TaskId) {
+        if self.known(task).waits.replace(now).is_none() {
+            self.waiting.insert((now, task.slot));
+            self.crowd = self.crowd.max(self.waiting.len());
+        }
+    }
+
+    fn ends_to_wait(&mut self, task: TaskId) -> Option<Stamp> {
+        let since = self.known(task).waits.take()?;
+        self.waiting.remove(&(since, task.slot));
+        Some(since)
+    }
+
+    // ---- Wait ---------------------------------------------------------------------------------
+
+    fn bound(&self) -> Span {
+        let demands = &self.demands;
+        let crowd = demands.wait_each.scale(self.crowd as u64, 1);
+        demands.wait + crowd + if self.stormy { demands.storm } else { Span::ZERO }
+    }
+
+    fn waited(&mut self, now: Stamp, slot: u32, since: Stamp) {
+        // What was waited while things went wrong is forgiven when they do not any more.
+        let since = if self.stormy { since } else { since.max(self.calm_since) };
+        let (waited, bound) = (now.since(since), self.bound());
+        if waited > bound {
+            let who = self.tasks[slot as usize].task.map_or(0, |task| task.pid.as_raw());
+            let crowd = self.crowd;
+            let why = format!(
+                "pid {who} waited {waited}, longer than {bound}, among at most {crowd} waiting"
+            );
+            self.complain(Judge::Wait, now, why);
+        }
+    }
+
+    // ---- Idle ---------------------------------------------------------------------------------
+
+    /// A wait ends: no CPU that the task may use has idled beside it for too long.
+    fn idle_beside(&mut self, now: Stamp, slot: u32, since: Stamp) {
+        let since = since.max(self.calm_since);
+        if now.since(since) <= self.demands.idle || self.stormy || !self.loaded {
+            return;
+        }
+        let mask = self.tasks[slot as usize].mask;
+        let idle_since = |cpu: u32| self.idle_since[cpu as usize].max(since);
+        let longest = self
+            .idle
+            .iter()
+            .filter(|&cpu| mask.holds(cpu) && self.online.holds(cpu))
+            .min_by_key(|&cpu| idle_since(cpu));
+        if let Some(cpu) = longest {
+            self.judge_idle(now, cpu, slot, now.since(idle_since(cpu)));
+        }
+    }
+
+    /// A CPU stops idling: nobody who may use it has waited beside it for too long.
+    fn waiting_beside(&mut self, now: Stamp, cpu: u32) {
+        let idle_since = self.idle_since[cpu as usize].max(self.calm_since);
+        if now.since(idle_since) <= self.demands.idle || self.stormy || !self.loaded {
+            return;
+        }
+        let first =
+            self.waiting.iter().find(|&&(_, slot)| self.tasks[slot as usize].mask.holds(cpu));
+        if let Some(&(since, slot)) = first {
+            self.judge_idle(now, cpu, slot, now.since(since.max(idle_since)));
+        }
+    }
+
+    fn judge_idle(&mut self, now: Stamp, cpu: u32, slot: u32, beside: Span) {
+        if beside > self.demands.idle {
+            let who = self.tasks[slot as usize].task.map_or(0, |task| task.pid.as_raw());
+            let limit = self.demands.idle;
+            let why = format!(
+                "CPU {cpu} idled for {beside} while pid {who} waited for it, more than {limit}"
+            );
+            self.complain(Judge::Idle, now, why);
+        }
+    }
+
+    // ---- Conservation -------------------------------------------------------------------------
+
+    fn hold(&mut self, pid: Pid) -> &mut u64 {
+        let index = pid.as_raw() as usize;
+        if index >= self.held.len() {
+            self.held.resize(index + 1, 0);
+        }
+        &mut self.held[index]
+    }
+
+    fn decided(&mut self, now: Stamp, dispatch: &Dispatch, accepted: bool) {
+        let pid = dispatch.pid;
+        let newest = *self.hold(pid);
+        if newest == 0 {
+            let why = format!("pid {} was decided for and does not wait", pid.as_raw());
+            return self.complain(Judge::Conservation, now, why);
+        }
+        if newest != dispatch.ticket.0 {
+            let ticket = dispatch.ticket.0;
+            let why = format!("pid {} has ticket {newest}, not {ticket}", pid.as_raw());
+            self.complain(Judge::Conservation, now, why);
+        }
+        if accepted {
+            *self.hold(pid) = 0;
+            self.nr_held -= 1;
+        }
+    }
+
+    fn round_ended(&mut self, now: Stamp, round: &pandemonium_engine::Round, has_room: bool) {
+        let (pending, held) = (round.pending, self.nr_held);
+        if pending < held {
+            let why = format!("{held} tasks were taken in and not decided for, {pending} are left");
+            self.complain(Judge::Conservation, now, why);
+        } else if pending > held || pending > TASKS_MAX as usize {
+            let why = format!("the policy says that it holds {pending} tasks, and it has {held}");
+            self.complain(Judge::Memory, now, why);
+        } else if !has_room && pending < TASKS_MAX as usize / 2 {
+            let why = format!("the policy has no room with {pending} tasks");
+            self.complain(Judge::Memory, now, why);
+        }
+        let empty = round.received == 0 && round.sent == 0 && !round.refused && pending > 0;
+        self.empty_rounds = if empty { self.empty_rounds + 1 } else { 0 };
+        if self.empty_rounds > EMPTY_ROUNDS_MAX {
+            let why = format!("{EMPTY_ROUNDS_MAX} rounds did nothing while {pending} tasks wait");
+            self.complain(Judge::Livelock, now, why);
+        }
+    }
+
+    fn forget_all(&mut self) {
+        self.held.fill(0);
+        self.nr_held = 0;
+    }
+
+    // ---- Affinity -----------------------------------------------------------------------------
+
+    fn starts(&mut self, now: Stamp, cpu: u32, task: TaskId) {
+        let mask = self.known(task).mask;
+        if !mask.holds(cpu) || !self.online.holds(cpu) {
+            let why = format!("pid {} runs on CPU {cpu}, where it may not", task.pid.as_raw());
+            self.complain(Judge::Affinity, now, why);
+        }
+        if let Some(since) = self.ends_to_wait(task) {
+            self.waited(now, task.slot, since);
+            self.idle_beside(now, task.slot, since);
+        }
+    }
+
+    // ---- Shares -------------------------------------------------------------------------------
+
+    /// Of tasks that may use every CPU, lived all the time and never slept, each has had work in
+    /// proportion to its weight, as far as a task can use at most one CPU.
+    fn judge_shares(&mut self, end: Stamp) {
+        let Some(percent) = self.demands.shares_percent else { return };
+        let cpus = self.cpus;
+        let start = super::machine::START;
+        let hungry: Vec<(i32, u64, u64)> = self
+            .tasks
+            .iter()
+            .filter(|known| !known.slept && known.born == start && known.mask.count() == cpus)
+            .filter_map(|known| {
+                let pid = known.task?.pid.as_raw();
+                Some((pid, u64::from(known.weight), known.work))
+            })
+            .collect();
+        let weights: u64 = hungry.iter().map(|(_, weight, _)| weight).sum();
+        let work: u64 = hungry.iter().map(|(_, _, work)| work).sum();
+        let heaviest = hungry.iter().map(|(_, weight, _)| *weight).max().unwrap_or(0);
+        // With fewer of them than CPUs, or one that outweighs the rest, the CPUs are the limit.
+        if hungry.len() <= cpus as usize || heaviest * u64::from(cpus) > weights {
+            return;
+        }
+        for (pid, weight, had) in hungry {
+            let due = work / weights.max(1) * weight;
+            if had.abs_diff(due) * 100 > due * u64::from(percent) {
+                let (had, due) = (Span::from_nanos(had), Span::from_nanos(due));
+                let why = format!("pid {pid} of weight {weight} had {had}, and {due} was due");
+                self.complain(Judge::Shares, end, why);
+            }
+        }
+    }
+}
+
+impl Known {
+    const NOBODY: Known = Known {
+        task: None,
+        mask: Mask::Bits(0),
+        weight: 0,
+        waits: None,
+        work: 0,
+        slept: false,
+        born: super::machine::START,
+    };
+}
+
+impl Witness for Court {
+    fn saw(&mut self, now: Stamp, event: &Event) {
+        match *event {
+            Event::Born { task, weight, mask, .. } => {
+                *self.known(task) =
+                    Known { task: Some(task), mask, weight, born: now, ..Known::NOBODY };
+            }
+            Event::Moved { task, mask } => self.known(task).mask = mask,
+            Event::Woke { task } => self.begins_to_wait(now, task),
+            // A change of class or of mask, or death; if it still waits it is queued anew.
+            Event::Withdrawn { task } => drop(self.ends_to_wait(task)),
+            Event::Queued { task, .. } | Event::Congested { task } | Event::Direct { task, .. }
+                if self.known(task).waits.is_none() =>
+            {
+                self.begins_to_wait(now, task);
+            }
+            Event::Died { task } => self.known(task).task = None,
+            Event::Took(arrival) => {
+                let held = self.hold(arrival.pid);
+                let new = *held == 0;
+                *held = arrival.ticket.0.max(1);
+                self.nr_held += usize::from(new);
+            }
+            Event::Sent { dispatch, .. } => self.decided(now, &dispatch, true),
+            Event::Refused(dispatch) => self.decided(now, &dispatch, false),
+            Event::Exited(pid) => {
+                let held = core::mem::take(self.hold(pid));
+                self.nr_held -= usize::from(held != 0);
+            }
+            Event::Ended { round, has_room, .. } => self.round_ended(now, &round, has_room),
+            Event::Switched { cpu, from, left, to } => self.switched(now, cpu, from, left, to),
+            Event::Worked { task, work } => self.known(task).work += work,
+            Event::Online { cpu, online } => {
+                if online {
+                    self.online.insert(cpu);
+                } else {
+                    self.online.remove(cpu);
+                }
+            }
+            Event::Loaded(loaded) => {
+                self.forget_all();
+                (self.loaded, self.calm_since) = (loaded, now);
+            }
+            Event::Calm => (self.stormy, self.calm_since) = (false, now),
+            Event::Watchdog { task } => {
+                let why = format!("the watchdog finds pid {} waiting for 5 s", task.pid.as_raw());
+                self.complain(Judge::Wait, now, why);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Court {
+    fn switched(
+        &mut self,
+        now: Stamp,
+        cpu: u32,
+        from: Occupant,
+        left: super::witness::Left,
+        to: Occupant,
+    ) {
+        if let Occupant::Task(task, _) = from
+            && left == super::witness::Left::Slept
+        {
+            self.known(task).slept = true;
+        }
+        match to {
+            Occupant::Idle => {
+                self.idle_since[cpu as usize] = now;
+                self.idle.insert(cpu);
+            }
+            Occupant::Scheduler => {
+                self.waiting_beside(now, cpu);
+                self.idle.remove(cpu);
+            }
+            Occupant::Task(task, _) => {
+                self.starts(now, cpu, task);
+                self.waiting_beside(now, cpu);
+                self.idle.remove(cpu);
+            }
+        }
+    }
+}

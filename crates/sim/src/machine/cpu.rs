@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! One CPU: who runs, for how long, and who comes next.
+
+use super::state::{Current, Kick, Stage, Where};
+use super::{Machine, Plan};
+use crate::random::Random;
+use crate::topology::FULL_SPEED;
+use crate::witness::{Event, Left, Witness};
+
+/// How often the kernel asks the backend again before it lets the CPU idle: `SCX_DSP_MAX_LOOPS`.
+const DISPATCH_LOOPS: u32 = 32;
+
+/// Who had the CPU until now and still wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prev {
+    None,
+    Task(u32),
+    Scheduler,
+}
+
+/// What the backend says about a free CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Task(u32),
+    Scheduler,
+    /// Whoever has it goes on.
+    Keep,
+    /// Nothing. With `again`, a decision was taken meanwhile, so the kernel asks once more.
+    Nothing {
+        again: bool,
+    },
+}
+
+impl<W: Witness> Machine<W> {
+    /// The first tick of `cpu` from `at` on. No two CPUs take a tick at quite the same moment.
+    fn tick_from(&self, cpu: u32, at: u64) -> u64 {
+        let length = self.setup.costs.tick.as_nanos().max(1);
+        let spread = self.setup.costs.tick_spread.as_nanos().min(length - 1);
+        let tick = |number: u64| {
+            let salt = u64::from(cpu) << 48 ^ number;
+            number * length + Random::derive(self.setup.seed, salt).between(0, spread)
+        };
+        let number = at / length;
+        let this = tick(number);
+        if this >= at { this } else { tick(number + 1) }
+    }
+
+    /// Books the work done until now on `cpu`.
+    pub(super) fn settle(&mut self, cpu: u32) {
+        let (now, state) = (self.now, &mut self.cpus[cpu as usize]);
+        let Current::Task(slot) = state.current else { return };
+        if now <= state.works_from {
+            return;
+        }
+        let wall = now - state.works_from;
+        let speed = state.speed;
+        state.works_from = now;
+        let task = &mut self.tasks[slot as usize];
+        let done = (wall * speed / FULL_SPEED).min(task.left);
+        // A step ends at a whole nanosecond, so what rounding leaves is done as well.
+        task.left -= done;
+        let task = task.id(slot);
+        self.emit(Event::Worked { task, work: done });
+    }
+
+    /// Plans when something happens next on a CPU that runs a task.
+    pub(super) fn plan_cpu(&mut self, cpu: u32) {
+        let state = &self.cpus[cpu as usize];
+        let Current::Task(slot) = state.current else { return };
+        let task = &self.tasks[slot as usize];
+        let needs = (task.left * FULL_SPEED).div_ceil(state.speed);
+        let done = state.works_from.max(self.now) + needs;
+        let slice_over = self.tick_from(cpu, state.started + u64::from(task.slice));
+        let at = done.min(slice_over).max(self.now);
+        let state = &mut self.cpus[cpu as usize];
+        state.generation += 1;
+        let generation = state.generation;
+        self.agenda.add(at, Plan::Cpu { cpu, generation });
+    }
+
+    /// The task on `cpu` has done its step, or is at the tick that ends its slice.
+    pub(super) fn cpu_is_due(&mut self, cpu: u32, generation: u32) {
+        let state = &self.cpus[cpu as usize];
+        let Current::Task(slot) = state.current else { return };
+        if state.generation != generation {
+            return;
+        }
+        self.settle(cpu);
+        if self.tasks[slot as usize].left == 0 && self.now >= self.cpus[cpu as usize].works_from {
+            self.advance(cpu, slot);
+        }
+        if self.cpus[cpu as usize].current != Current::Task(slot) {
+            return;
+        }
+        let used = self.now.saturating_sub(self.cpus[cpu as usize].started);
+        let at_tick = self.tick_from(cpu, self.now) == self.now;
+        if at_tick && used >= u64::from(self.tasks[slot as usize].slice) {
+            self.reschedule(cpu, Prev::Task(slot));
+        } else {
+            self.plan_cpu(cpu);
+        }
+    }
+
+    /// Sends an interrupt to `cpu`, unless one as strong is on its way.
+    pub(super) fn kick_cpu(&mut self, cpu: u32, kick: Kick) {
+        let costs = &self.setup.costs;
+        let state = &mut self.cpus[cpu as usize];
+        let had = state.kick;
+        state.kick = had.max(kick);
+        if had == Kick::None {
+            let exit = if state.current == Current::Idle { costs.idle_exit.as_nanos() } else { 0 };
+            let at = self.now + costs.interrupt.as_nanos() + exit;
+            self.agenda.add(at, Plan::Kick { cpu });
+        }
+    }
+
+    /// An interrupt reaches `cpu`. One that shall preempt leaves the scheduler process alone: the
+    /// fast path never means it.
+    pub(super) fn kick_arrives(&mut self, cpu: u32) {
+        let state = &mut self.cpus[cpu as usize];
+        let kick = core::mem::replace(&mut state.kick, Kick::None);
+        if !state.online {
+            return;
+        }
+        match state.current {
+            Current::Idle => self.reschedule(cpu, Prev::None),
+            Current::Task(slot) if kick == Kick::Preempt => {
+                self.reschedule(cpu, Prev::Task(slot));
+            }
+            Current::Task(_) | Current::Scheduler => {}
+        }
+    }
+
+    /// The kernel's `schedule()`: somebody who has no slice left, has gone, or has yielded makes
+    /// room, and the backend is asked who comes next.
+    pub(super) fn reschedule(&mut self, cpu: u32, prev: Prev) {
+        self.settle(cpu);
+        let mut next = Next::Nothing { again: true };
+        for _ in 0..DISPATCH_LOOPS {
+            next = self.dispatch(cpu, prev);
+            if next != (Next::Nothing { again: true }) {
+                break;
+            }
+        }
+        match next {
+            Next::Keep => self.keep(cpu, prev),
+            Next::Task(slot) => {
+                self.put(cpu, prev);
+                self.take(cpu, slot);
+            }
+            Next::Scheduler => {
+                self.put(cpu, prev);
+                self.start_scheduler(cpu);
+            }
+            Next::Nothing { again } => {
+                self.put(cpu, prev);
+                self.go_idle(cpu);
+                if again {
+                    self.kick_cpu(cpu, Kick::Idle);
+                }
+            }
+        }
+    }
+
+    /// Nobody else wants the CPU: the occupant gets another slice.
+    fn keep(&mut self, cpu: u32, prev: Prev) {
+        match prev {
+            Prev::Task(slot) => {
+                self.book_stint(cpu, slot);
+                let slice = u32::try_from(self.setup.kernel_slice.as_nanos());
+                self.task(slot).slice = slice.unwrap_or(u32::MAX);
+                self.plan_cpu(cpu);
+            }
+            Prev::Scheduler => self.begin_round(cpu, 0),
+            Prev::None => {}
+        }
+    }
+
+    /// Books CPU time up to now; the stint goes on.
+    fn book_stint(&mut self, cpu: u32, slot: u32) -> u64 {
+        let ran = self.now.saturating_sub(self.cpus[cpu as usize].started);
+        self.cpus[cpu as usize].started = self.now;
+        let task = &mut self.tasks[slot as usize];
+        task.awake += ran;
+        task.cpu_time += ran;
+        task.stint += ran;
+        ran
+    }
+
+    /// Whoever had the CPU goes back to where he waits.
+    fn put(&mut self, cpu: u32, prev: Prev) {
+        match prev {
+            Prev::None => {}
+            Prev::Task(slot) => {
+                self.release(cpu, slot, Left::Lost);
+                self.task(slot).involuntary += 1;
+                let now = self.now;
+                self.task(slot).since = now;
+                self.enqueue_requeued(slot);
+            }
+            Prev::Scheduler => {
+                self.vacate(cpu, Left::Lost);
+                self.scheduler.stage = Stage::Queued;
+            }
+        }
+    }
+
+    /// Takes a task off its CPU, which has nobody for a moment.
+    pub(super) fn release(&mut self, cpu: u32, slot: u32, left: Left) {
+        self.settle(cpu);
+        self.book_stint(cpu, slot);
+        let now = self.now;
+        let task = self.task(slot);
+        task.stopped = now;
+        task.slice = 0;
+        self.running -= 1;
+        self.vacate(cpu, left);
+    }
+
+    fn vacate(&mut self, cpu: u32, left: Left) {
+        let from = self.occupant(self.cpus[cpu as usize].current);
+        let state = &mut self.cpus[cpu as usize];
+        state.current = Current::Idle;
+        state.generation += 1;
+        state.started = self.now;
+        let to = crate::witness::Occupant::Idle;
+        self.emit(Event::Switched { cpu, from, left, to });
+    }
+
+    fn occupy(&mut self, cpu: u32, current: Current) {
+        let to = self.occupant(current);
+        self.idle.remove(cpu);
+        let state = &mut self.cpus[cpu as usize];
+        state.current = current;
+        state.started = self.now;
+        state.generation += 1;
+        let from = crate::witness::Occupant::Idle;
+        self.emit(Event::Switched { cpu, from, left: Left::Slept, to });
+        self.siblings_change(cpu);
+        self.fast_path_sees_switch(cpu);
+    }
+
+    /// A task gets the CPU.
+    fn take(&mut self, cpu: u32, slot: u32) {
+        self.running += 1;
+        self.occupy(cpu, Current::Task(slot));
+        let moved = self.moving_costs(cpu, slot);
+        let task = &mut self.tasks[slot as usize];
+        task.place = Where::Cpu(cpu as u16);
+        task.cpu = cpu as u16;
+        task.ran_on = cpu as u16;
+        task.stint = 0;
+        task.left += moved;
+        self.cpus[cpu as usize].works_from = self.now + self.setup.costs.switch.as_nanos();
+        self.plan_cpu(cpu);
+    }
+
+    /// What a task has to do more because its data is elsewhere.
+    fn moving_costs(&self, cpu: u32, slot: u32) -> u64 {
+        let task = &self.tasks[slot as usize];
+        let (from, shape) = (u32::from(task.ran_on), &self.setup.shape);
+        let [l2, l3, node] = self.setup.costs.moved;
+        let cost = match () {
+            () if task.cpu_time == 0 || shape.share_l2(from, cpu) => return 0,
+            () if shape.share_l3(from, cpu) => l2,
+            () if shape.share_node(from, cpu) => l3,
+            () => node,
+        };
+        cost.as_nanos()
+    }
+
+    fn start_scheduler(&mut self, cpu: u32) {
+        self.occupy(cpu, Current::Scheduler);
+        let switch = self.setup.costs.switch.as_nanos();
+        self.begin_round(cpu, switch);
+    }
+
+    pub(super) fn go_idle(&mut self, cpu: u32) {
+        if self.cpus[cpu as usize].online {
+            self.idle.insert(cpu);
+        }
+        self.siblings_change(cpu);
+        self.fast_path_sees_switch(cpu);
+    }
+
+    /// The other threads of the core get slower or faster.
+    fn siblings_change(&mut self, cpu: u32) {
+        if self.setup.shape.smt == 1 {
+            return;
+        }
+        let busy = |machine: &Self, cpu: u32| machine.cpus[cpu as usize].current != Current::Idle;
+        for one in self.setup.shape.core_of(cpu) {
+            let crowded =
+                self.setup.shape.core_of(cpu).any(|other| other != one && busy(self, other));
+            let full = self.setup.shape.speed(one);
+            let percent = if crowded { u64::from(self.setup.costs.smt_percent) } else { 100 };
+            let speed = (full * percent / 100).max(1);
+            if speed != self.cpus[one as usize].speed {
+                self.settle(one);
+                self.cpus[one as usize].speed = speed;
+                if one != cpu {
+                    self.plan_cpu(one);
+                }
+            }
+        }
+    }
+}

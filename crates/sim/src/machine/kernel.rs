@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The backend's half of the contract: what its BPF program does with tasks that wake up, wait,
+//! and are decided for.
+
+use super::cpu::{Next, Prev};
+use super::state::{Current, Down, Kick, Stage, Where};
+use super::{DRAIN, Machine, RING};
+use crate::topology::Mask;
+use crate::witness::{Event, Witness};
+use crate::workload::weight_of_nice;
+use pandemonium_engine::task::{ENQ_WAKEUP, RawArrival};
+
+/// What a wake-up says about itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wake {
+    /// The CPU on which it happens, if on one.
+    pub by: Option<u32>,
+    /// Whether the waker is about to sleep.
+    pub sync: bool,
+    /// Whether the task slept before: a new one did not.
+    pub slept: bool,
+}
+
+impl<W: Witness> Machine<W> {
+    /// `ops.dispatch`: a free CPU takes some decisions from the ring, then runs the scheduler
+    /// process if anything is pending, else its own queue, else the shared one.
+    pub(super) fn dispatch(&mut self, cpu: u32, prev: Prev) -> Next {
+        let drained = self.down.len().min(DRAIN);
+        for _ in 0..drained {
+            if let Some(down) = self.down.pop_front() {
+                self.apply(down);
+            }
+        }
+        let pending = self.is_pending();
+        if pending && self.scheduler.stage == Stage::Queued {
+            return Next::Scheduler;
+        }
+        let own = Self::first_allowed(&self.tasks, &self.queues[cpu as usize], cpu);
+        if let Some((key, slot)) = own {
+            self.queues[cpu as usize].remove(&key);
+            return Next::Task(slot);
+        }
+        if let Some((key, slot)) = Self::first_allowed(&self.tasks, &self.shared, cpu) {
+            self.shared.remove(&key);
+            return Next::Task(slot);
+        }
+        match prev {
+            Prev::Task(_) => Next::Keep,
+            Prev::Scheduler if self.is_pending() => Next::Keep,
+            _ => Next::Nothing { again: drained > 0 },
+        }
+    }
+
+    fn first_allowed(
+        tasks: &[super::Task],
+        queue: &super::Queue,
+        cpu: u32,
+    ) -> Option<((u64, u64, u32), u32)> {
+        let fits = |entry: &&(u64, u64, u32)| tasks[entry.2 as usize].mask.holds(cpu);
+        queue.iter().find(fits).map(|&key| (key, key.2))
+    }
+
+    /// Whether the scheduler process has something to do.
+    fn is_pending(&mut self) -> bool {
+        core::mem::take(&mut self.scheduler.needed)
+            || self.scheduler.pending > 0
+            || !self.up.is_empty()
+    }
+
+    /// `dispatch_task`: puts the task of a decision into the queue that the decision names.
+    fn apply(&mut self, down: Down) {
+        let Some(slot) = self.slot_of(down.dispatch.pid) else {
+            return self.emit(Event::Void(down.dispatch));
+        };
+        let task = &self.tasks[slot as usize];
+        let (mask, home, in_hands) = (task.mask, u32::from(task.cpu), task.place == Where::Hands);
+        let outdated = u64::from(task.tickets) > down.dispatch.ticket.0;
+        let (slice, vtime) = (down.dispatch.slice.as_nanos(), down.dispatch.vtime.as_raw());
+        let Some(cpu) = down.cpu else {
+            // Without a CPU the ticket is not asked for.
+            if in_hands {
+                self.insert(slot, None, slice, vtime);
+            } else {
+                self.emit(Event::Void(down.dispatch));
+            }
+            return self.kick_home(mask, home);
+        };
+        let target = if mask.holds(cpu) { cpu } else { home };
+        self.counters.bounced += u64::from(target != cpu);
+        if outdated || !in_hands {
+            self.counters.cancelled += u64::from(outdated);
+            return self.emit(Event::Void(down.dispatch));
+        }
+        self.insert(slot, Some(target), slice, vtime);
+        self.kick_cpu(target, Kick::Idle);
+    }
+
+    /// `kick_task_cpu`: wakes the CPU that the task ran on, or another idle one if it may not.
+    fn kick_home(&mut self, mask: Mask, home: u32) {
+        self.kick_cpu(home, Kick::Idle);
+        if !mask.holds(home)
+            && let Some(other) = self.idle.find(0, |cpu| mask.holds(cpu))
+        {
+            self.idle.remove(other);
+            self.kick_cpu(other, Kick::Idle);
+        }
+    }
+
+    /// Puts a task into a queue of the kernel: that of a CPU, or the shared one.
+    pub(super) fn insert(&mut self, slot: u32, cpu: Option<u32>, slice: u64, vtime: u64) {
+        self.order += 1;
+        let order = self.order;
+        let slice = u32::try_from(slice.max(1)).unwrap_or(u32::MAX);
+        let task = self.task(slot);
+        (task.slice, task.vtime, task.order) = (slice, vtime, order);
+        let queue = match cpu {
+            Some(cpu) => {
+                task.place = Where::Queue(cpu as u16);
+                &mut self.queues[cpu as usize]
+            }
+            None => {
+                task.place = Where::Shared;
+                &mut self.shared
+            }
+        };
+        queue.insert((vtime, order, slot));
+    }
+
+    /// Takes a waiting task out of whatever holds it.
+    pub(super) fn withdraw(&mut self, slot: u32) {
+        let task = &self.tasks[slot as usize];
+        let key = (task.vtime, task.order, slot);
+        match task.place {
+            Where::Queue(cpu) => drop(self.queues[cpu as usize].remove(&key)),
+            Where::Shared => drop(self.shared.remove(&key)),
+            _ => {}
+        }
+        let task = self.id(slot);
+        self.emit(Event::Withdrawn { task });
+    }
+
+    /// `can_direct_dispatch`: nobody may be overtaken.
+    fn is_free(&self, cpu: u32) -> bool {
+        self.shared.is_empty() && self.queues[cpu as usize].is_empty()
+    }
+
+    /// A task wants a CPU: `try_to_wake_up`, with the backend's `select_cpu` and `enqueue`.
+    pub(super) fn wake(&mut self, slot: u32, how: Wake) {
+        let now = self.now;
+        let task = self.task(slot);
+        (task.awake, task.since) = (0, now);
+        let (mask, home) = (task.mask, u32::from(task.cpu));
+        let id = self.id(slot);
+        self.emit(Event::Woke { task: id });
+        if !self.is_loaded() {
+            self.queue_without_us(slot);
+            return;
+        }
+        let chosen = if mask.count() > 1 { self.select_cpu(slot, how) } else { (home, false) };
+        self.task(slot).cpu = chosen.0 as u16;
+        let direct = chosen.1 || mask.count() == 1 && self.enqueue_unselected(slot);
+        if !direct {
+            let flags = if how.slept { ENQ_WAKEUP } else { 0 };
+            self.queue_up(slot, flags);
+        }
+        let cpu = u32::from(self.tasks[slot as usize].cpu);
+        if self.cpus[cpu as usize].current == Current::Idle {
+            self.kick_cpu(cpu, Kick::Idle);
+        }
+        self.fast_path_sees_wakeup(slot, how);
+    }
+
+    /// `rustland_select_cpu`: an idle CPU, and whether the task was placed there at once.
+    fn select_cpu(&mut self, slot: u32, how: Wake) -> (u32, bool) {
+        let task = &self.tasks[slot as usize];
+        let (mask, mut home) = (task.mask, u32::from(task.cpu));
+        if !mask.holds(home) {
+            let near = how.by.filter(|&cpu| mask.holds(cpu));
+            home = near.or(mask.first()).unwrap_or(home);
+        }
+        if !self.setup.builtin_idle {
+            return (home, false);
+        }
+        let Some(cpu) = self.pick_idle(mask, home, how.by, how.sync) else {
+            return (home, false);
+        };
+        let direct = self.is_free(cpu);
+        if direct {
+            self.place_directly(slot, cpu);
+        }
+        (cpu, direct)
+    }
+
+    fn place_directly(&mut self, slot: u32, cpu: u32) {
+        let (slice, vtime) = (self.setup.kernel_slice.as_nanos(), self.tasks[slot as usize].vtime);
+        self.insert(slot, Some(cpu), slice, vtime);
+        self.counters.direct += 1;
+        let task = self.id(slot);
+        self.emit(Event::Direct { task, cpu });
+    }
+
+    /// `rustland_enqueue` for a wake-up that `select_cpu` was not asked about: a task that may use
+    /// one CPU only. Whether it was placed.
+    fn enqueue_unselected(&mut self, slot: u32) -> bool {
+        let task = &self.tasks[slot as usize];
+        let cpu = u32::from(task.cpu);
+        let bound_kthread = self.workload.groups[task.group as usize].kthread;
+        let idle = !bound_kthread && self.setup.builtin_idle && self.idle.remove(cpu);
+        if bound_kthread || idle && self.is_free(cpu) {
+            self.place_directly(slot, cpu);
+            self.kick_cpu(cpu, Kick::Idle);
+            return true;
+        }
+        if idle {
+            self.kick_cpu(cpu, Kick::Idle);
+        }
+        false
+    }
+
+    /// `rustland_enqueue` for a task that lost its CPU and still wants one.
+    pub(super) fn enqueue_requeued(&mut self, slot: u32) {
+        let task = &self.tasks[slot as usize];
+        if !self.is_loaded() {
+            self.queue_without_us(slot);
+        } else if self.workload.groups[task.group as usize].kthread && task.mask.count() == 1 {
+            let cpu = u32::from(task.cpu);
+            self.place_directly(slot, cpu);
+        } else {
+            self.queue_up(slot, 0);
+        }
+    }
+
+    /// `queue_task_to_userspace`.
+    pub(super) fn queue_up(&mut self, slot: u32, flags: u64) {
+        if self.up.len() >= RING || self.ring_is_full_on_purpose(slot) {
+            self.counters.congested += 1;
+            self.counters.direct += 1;
+            let (slice, vtime) =
+                (self.setup.kernel_slice.as_nanos(), self.tasks[slot as usize].vtime);
+            self.insert(slot, None, slice, vtime);
+            let task = self.id(slot);
+            return self.emit(Event::Congested { task });
+        }
+        let task = self.task(slot);
+        task.place = Where::Hands;
+        task.tickets += 1;
+        let ticket = u64::from(task.tickets);
+        let raw = RawArrival {
+            pid: task.pid.as_raw(),
+            cpu: i32::from(task.cpu),
+            nr_cpus_allowed: u64::from(task.mask.count()),
+            flags,
+            start_ts: task.stopped.saturating_sub(task.stint),
+            stop_ts: task.stopped,
+            exec_runtime: task.awake,
+            weight: u64::from(weight_of_nice(task.nice)),
+            enq_cnt: ticket,
+            comm: [0; pandemonium_engine::task::COMM_LEN],
+        };
+        let group = task.group;
+        let task = self.id(slot);
+        if let Ok(mut arrival) = raw.decode() {
+            arrival.comm = self.workload.groups[group as usize].comm;
+            self.up.push_back(arrival);
+        }
+        self.emit(Event::Queued { task, ticket });
+    }
+
+    /// `pick_idle_cpu`: the idle CPU nearest to `home`, which is not idle any more from now on.
+    pub(super) fn pick_idle(
+        &mut self,
+        mask: Mask,
+        home: u32,
+        by: Option<u32>,
+        sync: bool,
+    ) -> Option<u32> {
+        if mask.count() == 1 {
+            return self.idle.remove(home).then_some(home);
+        }
+        let shape = self.setup.shape;
+        let waker = by.filter(|&cpu| mask.holds(cpu));
+        let faster = waker.filter(|&cpu| shape.speed(cpu) > shape.speed(home));
+        let home = match faster {
+            Some(cpu) => {
+                let keep = shape.share_l3(cpu, home) && self.core_is_idle(home);
+                if keep && mask.holds(home) && self.idle.remove(home) {
+                    return Some(home);
+                }
+                cpu
+            }
+            None => home,
+        };
+        if let (true, Some(waker)) = (sync, waker) {
+            if shape.share_l3(waker, home) && self.idle.remove(home) {
+                return Some(home);
+            }
+            if !self.idle.is_empty() {
+                return Some(waker);
+            }
+        }
+        let found = self.nearest_idle(mask, home)?;
+        self.idle.remove(found);
+        Some(found)
+    }
+
+    fn core_is_idle(&self, cpu: u32) -> bool {
+        self.setup.shape.core_of(cpu).all(|other| self.idle.holds(other))
+    }
+
+    /// Whole cores first, then threads; each near first.
+    fn nearest_idle(&self, mask: Mask, home: u32) -> Option<u32> {
+        let shape = &self.setup.shape;
+        let fits = |cpu: u32| mask.holds(cpu);
+        let passes: &[bool] = if shape.smt > 1 { &[true, false] } else { &[false] };
+        for &whole_core in passes {
+            let good = |cpu: u32| fits(cpu) && (!whole_core || self.core_is_idle(cpu));
+            if self.idle.holds(home) && good(home) {
+                return Some(home);
+            }
+            let found = self
+                .idle
+                .find(home, |cpu| shape.share_l3(cpu, home) && good(cpu))
+                .or_else(|| self.idle.find(home, |cpu| shape.share_node(cpu, home) && good(cpu)))
+                .or_else(|| self.idle.find(home, good));
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// While we are not loaded the kernel schedules in the order of arrival.
+    pub(super) fn queue_without_us(&mut self, slot: u32) {
+        let slice = self.setup.costs.tick.as_nanos();
+        let vtime = self.now;
+        self.insert(slot, None, slice, vtime);
+        let (mask, home) = {
+            let task = &self.tasks[slot as usize];
+            (task.mask, u32::from(task.cpu))
+        };
+        if let Some(cpu) = self.idle.find(home, |cpu| mask.holds(cpu)) {
+            self.idle.remove(cpu);
+            self.kick_cpu(cpu, Kick::Idle);
+        }
+    }
+
+    /// Whether our scheduler is there.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.scheduler.stage != Stage::Unloaded
+    }
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The scheduler process: the shipped `round()` behind the port, and what it costs.
+
+use super::cpu::Prev;
+use super::state::{Current, Down, Kick, Stage, Where};
+use super::{HEARTBEAT, Machine, Plan, RING, WATCHDOG};
+use crate::witness::{Event, Left, Witness};
+use pandemonium_engine::facts::CpuSet;
+use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Placement};
+use pandemonium_engine::time::{Span, Stamp};
+use pandemonium_engine::{Full, Limits, MachineView, Policy, Port, round};
+
+impl<W: Witness> Machine<W> {
+    /// The process has the CPU and will begin a round after `delay`.
+    pub(super) fn begin_round(&mut self, cpu: u32, delay: u64) {
+        self.scheduler.stage = Stage::Starting;
+        self.scheduler.cpu = cpu;
+        self.agenda.add(self.now + delay, Plan::Round);
+    }
+
+    /// A round begins or ends.
+    pub(super) fn round_is_due<Q: Policy>(&mut self, policy: &mut Q) {
+        match self.scheduler.stage {
+            Stage::Starting => self.decide(policy),
+            Stage::Deciding => self.yield_cpu(),
+            Stage::Queued | Stage::Frozen | Stage::Unloaded => {}
+        }
+    }
+
+    fn look(&mut self) {
+        let runs = |fits: fn(&Current) -> bool| {
+            let seen = self.cpus.iter().take(64).enumerate();
+            let found = seen.filter(|(_, cpu)| cpu.online && fits(&cpu.current));
+            let set = found.map(|(number, _)| 1 << number).sum();
+            CpuSet(if self.setup.fast_path { set } else { 0 })
+        };
+        self.view = MachineView {
+            cpus: self.online,
+            running: self.running,
+            here: CpuId::new(self.scheduler.cpu as i32),
+            idle: runs(|current| *current == Current::Idle),
+            busy: runs(|current| matches!(current, Current::Task(_))),
+        };
+    }
+
+    fn decide<Q: Policy>(&mut self, policy: &mut Q) {
+        let cpu = self.scheduler.cpu;
+        self.scheduler.stage = Stage::Deciding;
+        self.scheduler.pending = 1;
+        self.scheduler.ran = self.now;
+        (self.scheduler.took, self.scheduler.sent, self.scheduler.calls) = (0, 0, 0);
+        while let Some(pid) = self.gone.pop() {
+            policy.on_exit(pid);
+            self.emit(Event::Exited(pid));
+        }
+        self.look();
+        let now = Stamp::from_nanos(self.now + self.cpus[cpu as usize].skew);
+        let view = self.view;
+        self.emit(Event::Began { cpu, now, view });
+        let done = round(now, self, policy, Limits::KERNEL);
+        let costs = &self.setup.costs;
+        let scheduler = &self.scheduler;
+        let paid = costs.arrival.scale(scheduler.took, 1)
+            + costs.decision.scale(scheduler.sent, 1)
+            + costs.call.scale(scheduler.calls, 1);
+        let busy = costs.round + paid + Span::from_nanos(self.delay_on_purpose());
+        self.counters.rounds += 1;
+        self.counters.own_time += busy.as_nanos();
+        self.emit(Event::Ended {
+            round: done,
+            has_room: policy.has_room(),
+            oldest_wait: policy.oldest_wait(now),
+            rescues: policy.counters().rescues,
+            mode: policy.mode(now),
+            busy,
+        });
+        self.scheduler.pending = done.pending as u64;
+        self.settings.tell(policy, now);
+        self.agenda.add(self.now + busy.as_nanos(), Plan::Round);
+    }
+
+    /// The round's work is done: what it sent can be seen, and the process gives up the CPU.
+    fn yield_cpu(&mut self) {
+        let cpu = self.scheduler.cpu;
+        self.down.extend(self.staged.drain(..));
+        while let Some(victim) = self.staged_kicks.pop() {
+            self.counters.asked += 1;
+            self.interrupt(victim, None);
+        }
+        if let Some(until) = self.scheduler.freeze.take() {
+            self.leave_cpu(cpu, Stage::Frozen);
+            self.agenda.add(until, Plan::Thaw);
+            return;
+        }
+        self.reschedule(cpu, Prev::Scheduler);
+    }
+
+    /// The process leaves its CPU without waiting for another.
+    pub(super) fn leave_cpu(&mut self, cpu: u32, stage: Stage) {
+        let state = &mut self.cpus[cpu as usize];
+        state.current = Current::Idle;
+        state.generation += 1;
+        state.started = self.now;
+        self.scheduler.stage = stage;
+        let (from, to) = (crate::witness::Occupant::Scheduler, crate::witness::Occupant::Idle);
+        self.emit(Event::Switched { cpu, from, left: Left::Slept, to });
+        self.reschedule(cpu, Prev::None);
+    }
+
+    /// A stopped process goes on: it is queued again, and if its CPU idles, that looks.
+    pub(super) fn thaw(&mut self) {
+        if self.scheduler.stage == Stage::Frozen {
+            self.scheduler.stage = Stage::Queued;
+            let cpu = self.scheduler.cpu;
+            if self.cpus[cpu as usize].current == Current::Idle {
+                self.kick_cpu(cpu, Kick::Idle);
+            }
+        }
+    }
+
+    /// The backend's timer, and the kernel's watchdog.
+    pub(super) fn heartbeat(&mut self) {
+        if self.now.saturating_sub(self.scheduler.ran) >= HEARTBEAT {
+            self.scheduler.needed = true;
+            self.kick_cpu(self.scheduler.cpu, Kick::Idle);
+        }
+        let now = self.now;
+        let late = (0..self.tasks.len() as u32).find(|&slot| {
+            let task = &self.tasks[slot as usize];
+            task.waits() && now.saturating_sub(task.since) > WATCHDOG
+        });
+        if let Some(slot) = late {
+            let task = self.id(slot);
+            self.emit(Event::Watchdog { task });
+        }
+        self.agenda.add(now + HEARTBEAT, Plan::Heartbeat);
+    }
+
+    /// Where a decision goes: the port names an idle CPU when there may be one.
+    fn resolve(&mut self, dispatch: &Dispatch) -> Option<u32> {
+        match dispatch.placement {
+            Placement::Cpu(cpu) => Some(cpu.as_raw() as u32),
+            Placement::Any { near } if self.view.running < self.view.cpus => {
+                self.scheduler.calls += 1;
+                let slot = self.slot_of(dispatch.pid)?;
+                let mask = self.tasks[slot as usize].mask;
+                let here = Some(self.scheduler.cpu);
+                self.pick_idle(mask, near.as_raw() as u32, here, false)
+            }
+            Placement::Any { .. } => None,
+        }
+    }
+}
+
+impl<W: Witness> Port for Machine<W> {
+    fn recv(&mut self) -> Option<Arrival> {
+        let mut arrival = self.up.pop_front()?;
+        arrival.facts = self.facts(arrival.pid);
+        self.scheduler.took += 1;
+        self.emit(Event::Took(arrival));
+        Some(arrival)
+    }
+
+    fn send(&mut self, dispatch: &Dispatch) -> Result<(), Full> {
+        if self.down.len() + self.staged.len() >= RING || self.refuses_on_purpose(dispatch.pid) {
+            self.emit(Event::Refused(*dispatch));
+            return Err(Full);
+        }
+        let cpu = self.resolve(dispatch).filter(|&cpu| cpu < self.setup.shape.cpus);
+        if let Some(slot) = self.slot_of(dispatch.pid).filter(|_| self.setup.fast_path) {
+            self.task(slot).tier = Some(dispatch.tier);
+        }
+        self.look_after(dispatch);
+        self.scheduler.sent += 1;
+        self.staged.push(Down { dispatch: *dispatch, cpu });
+        self.emit(Event::Sent { dispatch: *dispatch, cpu });
+        Ok(())
+    }
+
+    fn kick(&mut self, cpu: CpuId) {
+        let cpu = cpu.as_raw() as u32;
+        if self.setup.fast_path && cpu < self.setup.shape.cpus {
+            self.scheduler.calls += 1;
+            self.staged_kicks.push(cpu);
+        }
+    }
+
+    fn view(&self) -> &MachineView {
+        &self.view
+    }
+}
+
+impl<W: Witness> Machine<W> {
+    /// The kernel unloads us: what we held, it queues by itself.
+    pub(super) fn unload(&mut self) {
+        self.up.clear();
+        self.down.clear();
+        self.staged.clear();
+        self.staged_kicks.clear();
+        self.gone.clear();
+        self.decided.clear();
+        let before = self.scheduler.stage;
+        self.scheduler.stage = Stage::Unloaded;
+        self.scheduler.pending = 0;
+        self.emit(Event::Loaded(false));
+        for slot in 0..self.tasks.len() as u32 {
+            if self.tasks[slot as usize].waits() {
+                self.withdraw(slot);
+                self.queue_without_us(slot);
+            }
+        }
+        if matches!(before, Stage::Starting | Stage::Deciding) {
+            let cpu = self.scheduler.cpu;
+            self.leave_cpu(cpu, Stage::Unloaded);
+        }
+    }
+
+    /// A new scheduler takes over: to it every task is new, but for what the old one kept.
+    pub(super) fn reload<Q: Policy>(&mut self, policy: &mut Q, renew: &mut dyn FnMut() -> Q) {
+        let mut next = renew();
+        policy.export(&mut |memo| next.import(memo));
+        *policy = next;
+        self.scheduler.stage = Stage::Queued;
+        self.scheduler.freeze = None;
+        self.scheduler.ran = self.now;
+        self.emit(Event::Loaded(true));
+        for slot in 0..self.tasks.len() as u32 {
+            self.task(slot).tickets = 0;
+            if self.tasks[slot as usize].waits() {
+                self.withdraw(slot);
+                self.task(slot).place = Where::Hands;
+                self.queue_up(slot, 0);
+            }
+        }
+        for cpu in 0..self.setup.shape.cpus {
+            if self.cpus[cpu as usize].current == Current::Idle {
+                self.kick_cpu(cpu, Kick::Idle);
+            }
+        }
+    }
+}

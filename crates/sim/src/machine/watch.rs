@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The timers of the fast path, one for each CPU: `watch.bpf.h`. A timer is armed while somebody
+//! waits, and notices a slice that was used up between two ticks and a task that waits in spite of
+//! all interrupts.
+
+use super::fast_path::{KICK_INTERVAL, Need, rank};
+use super::state::{Current, Where};
+use super::{Machine, Plan};
+use crate::witness::Witness;
+use pandemonium_engine::task::{Pid, Tier};
+
+/// Who waits longer than this gets a second interrupt: `again_ns`.
+const AGAIN: u64 = 500_000;
+/// So many times: `FP_AGAIN_MAX`.
+const AGAIN_MAX: u32 = 3;
+/// A timer is not armed for less: `soon_ns`.
+const SOON: u64 = 20_000;
+/// Wake-ups that a CPU keeps an eye on: `FP_WATCHED`.
+const WATCHED: usize = 8;
+
+#[derive(Clone, Copy)]
+pub(super) struct Waiter {
+    pub pid: Pid,
+    pub since: u64,
+    pub due: u64,
+    pub kicks: u32,
+    /// As in [`Need`].
+    pub lower_only: bool,
+}
+
+/// The timer of a CPU.
+#[derive(Clone, Default)]
+pub(super) struct Watch {
+    /// When it fires; zero if it is not armed.
+    armed: u64,
+    waiters: [Option<Waiter>; WATCHED],
+}
+
+impl<W: Witness> Machine<W> {
+    fn arm(&mut self, cpu: u32, at: u64) {
+        let watch = &mut self.watches[cpu as usize];
+        if watch.armed != 0 && watch.armed <= at {
+            return;
+        }
+        watch.armed = at.max(self.now + SOON);
+        let at = watch.armed;
+        self.agenda.add(at, Plan::Patrol { cpu });
+    }
+
+    /// Keeps an eye on a task that went up to user space and for which nobody was interrupted.
+    pub(super) fn watch_waiter(&mut self, slot: u32, here: u32) {
+        let task = &self.tasks[slot as usize];
+        let (pid, woken, kicked) = (task.pid, task.woken, task.kicked >= 0);
+        let retry_at = self.cpus[here as usize].seen.retry_at;
+        let due = if retry_at != 0 && !kicked { retry_at } else { woken + AGAIN };
+        self.watch_one(here, Waiter { pid, since: woken, due, kicks: 0, lower_only: false });
+    }
+
+    /// Looks at `due` whether the task that waits since then still does.
+    pub(super) fn watch_one(&mut self, here: u32, waiter: Waiter) {
+        let place =
+            &mut self.watches[here as usize].waiters[waiter.pid.as_raw() as usize % WATCHED];
+        let is_known = |one: &Waiter| one.pid == waiter.pid && one.since == waiter.since;
+        // Who wanted more goes on wanting it.
+        let lower_only =
+            waiter.lower_only && place.filter(is_known).is_none_or(|one| one.lower_only);
+        *place = Some(Waiter { lower_only, ..waiter });
+        self.arm(here, waiter.due);
+    }
+
+    /// Sees to it that the slice of the task that begins now ends in time.
+    pub(super) fn watch_slice(&mut self, slot: u32, cpu: u32) {
+        if !self.has_short_slice(cpu) {
+            return;
+        }
+        let slice = self.cpus[cpu as usize].seen.slice;
+        let (end, armed) = (self.now + slice, self.watches[cpu as usize].armed);
+        if armed != 0 && armed <= end {
+            return;
+        }
+        let task = &self.tasks[slot as usize];
+        let will_sleep = task.woken > task.stopped && task.stint < slice / 4;
+        if !will_sleep && self.somebody_waits(cpu) {
+            self.arm(cpu, end);
+        }
+    }
+
+    /// Whether a timer sees to the end of the occupant's slice: one of about a tick or more is left
+    /// to the tick.
+    fn has_short_slice(&self, cpu: u32) -> bool {
+        let slice = self.cpus[cpu as usize].seen.slice;
+        slice > 0 && slice < self.setup.costs.tick.as_nanos() / 4 * 3
+    }
+
+    /// Whether somebody waits who is at least as urgent as the occupant, as far as can be told.
+    fn somebody_waits(&self, cpu: u32) -> bool {
+        let occupant = self.rank_of(self.cpus[cpu as usize].seen.current);
+        self.settings.waiting >= occupant
+            || !self.queues[cpu as usize].is_empty()
+            || occupant == rank(Tier::Batch) && !self.shared.is_empty()
+    }
+
+    /// `patrol`: a timer fires.
+    pub(super) fn patrol(&mut self, cpu: u32) {
+        if self.watches[cpu as usize].armed != self.now {
+            return;
+        }
+        self.watches[cpu as usize].armed = 0;
+        if !self.kicks_are_on() {
+            return;
+        }
+        let waiter = self.look_after_waiters(cpu);
+        let slice = self.look_after_slice(cpu);
+        [waiter, slice].into_iter().flatten().for_each(|at| self.arm(cpu, at));
+    }
+
+    /// Looks after those whose wake-up this CPU saw; says when to look again.
+    fn look_after_waiters(&mut self, cpu: u32) -> Option<u64> {
+        let mut next = None;
+        for place in 0..WATCHED {
+            let Some(mut one) = self.watches[cpu as usize].waiters[place] else { continue };
+            let slot = self.still_waits(one.pid, one.since).filter(|_| one.kicks < AGAIN_MAX);
+            let Some(slot) = slot else {
+                self.watches[cpu as usize].waiters[place] = None;
+                continue;
+            };
+            if one.due <= self.now {
+                self.kick_again(slot, cpu, one.lower_only);
+                one.kicks += 1;
+                one.due = self.now + AGAIN;
+                self.watches[cpu as usize].waiters[place] = Some(one);
+            }
+            next = Some(next.map_or(one.due, |next: u64| next.min(one.due)));
+        }
+        next
+    }
+
+    /// A CPU for a task that still waits: the one in whose queue it is, or any.
+    fn kick_again(&mut self, slot: u32, here: u32, lower_only: bool) {
+        let mut need = Need { here, overdue: true, lower_only, ..Need::default() };
+        match self.tasks[slot as usize].place {
+            Where::Queue(cpu) => {
+                let cpu = u32::from(cpu);
+                if self.gives_way(cpu, slot, &mut need) && self.may_kick(cpu) {
+                    self.interrupt(cpu, Some(slot));
+                }
+            }
+            _ => {
+                self.make_room(slot, &mut need);
+            }
+        }
+    }
+
+    /// Interrupts an occupant that has had its slice; says when to look again.
+    fn look_after_slice(&mut self, cpu: u32) -> Option<u64> {
+        let seen = &self.cpus[cpu as usize].seen;
+        let ours = self.has_short_slice(cpu) && seen.current != Current::Scheduler;
+        if !ours || !self.somebody_waits(cpu) {
+            return None;
+        }
+        if !seen.is_outlived(self.now) {
+            return Some(seen.since + seen.slice);
+        }
+        if !self.may_kick(cpu) {
+            return Some(self.now + KICK_INTERVAL);
+        }
+        self.interrupt(cpu, None);
+        None
+    }
+}

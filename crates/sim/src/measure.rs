@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Measures a run from outside: latencies, throughput, shares, decisions.
+
+use super::machine::START;
+use super::witness::{Event, Left, Occupant, Witness};
+use super::workload::Workload;
+use alloc::vec::Vec;
+use pandemonium_engine::durations::Durations;
+use pandemonium_engine::task::Tier;
+use pandemonium_engine::time::{Span, Stamp};
+
+/// What a group of the workload got.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupResult {
+    /// From wake-up to running.
+    pub wake: Durations,
+    /// Times that its program measures.
+    pub measured: Durations,
+    /// Those that were longer than the deadline.
+    pub missed: u64,
+    /// Work done, in nanoseconds of a full-speed CPU.
+    pub work: u64,
+    /// Tasks that lived all the time, and the least and most work of one of them.
+    pub lived: u64,
+    /// See `lived`.
+    pub least: u64,
+    /// See `lived`.
+    pub most: u64,
+    /// Tasks that ended.
+    pub ended: u64,
+}
+
+/// What a run gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Time that was measured.
+    pub window: Span,
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// From wake-up to running, by the tier that the task had in the policy's eyes.
+    pub wake: [Durations; 3],
+    /// By group, in the workload's order.
+    pub groups: Vec<GroupResult>,
+    /// Decisions by tier.
+    pub decisions: [u64; 3],
+    /// Tasks that the kernel half placed by itself.
+    pub direct: u64,
+    /// Tasks put on a CPU.
+    pub switches: u64,
+    /// Tasks that lost their CPU.
+    pub lost: u64,
+    /// Interrupts sent.
+    pub kicks: u64,
+    /// Rounds.
+    pub rounds: u64,
+    /// Decisions that the port refused, and those that came too late.
+    pub refused: u64,
+    /// See `refused`.
+    pub void: u64,
+    /// Decisions taken for age.
+    pub rescues: u64,
+    /// CPU time of the scheduler process.
+    pub own: Span,
+    /// CPU time that nobody used.
+    pub idle: Span,
+}
+
+impl Outcome {
+    /// Wake-up latency over all tiers.
+    pub fn wake_all(&self) -> Durations {
+        let mut all = Durations::default();
+        self.wake.iter().for_each(|tier| all.merge(tier));
+        all
+    }
+
+    /// Work of the groups that count, in thousandths of a full-speed CPU.
+    pub fn throughput(&self, workload: &Workload) -> u64 {
+        let counted = self.groups.iter().zip(&workload.groups).filter(|(_, group)| group.counts);
+        let work: u64 = counted.map(|(result, _)| result.work).sum();
+        Span::from_nanos(work).scale(1000, self.window.as_nanos().max(1)).as_nanos()
+    }
+}
+
+/// What is remembered of a task while it lives.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    woke: Option<Stamp>,
+    group: u32,
+    work: u64,
+    /// Whether it lived when the measured time began.
+    early: bool,
+    alive: bool,
+}
+
+/// Measures, as a witness.
+pub struct Measure {
+    from: Stamp,
+    tasks: Vec<Seen>,
+    /// Since when each CPU has had whom: idle, the scheduler, or a task.
+    cpus: Vec<(Stamp, Occupant)>,
+    outcome: Outcome,
+    rescues_before: u64,
+}
+
+impl Measure {
+    /// Begins to measure after the workload's warm-up.
+    pub fn new(workload: &Workload, cpus: u32) -> Measure {
+        let groups = alloc::vec![GroupResult::default(); workload.groups.len()];
+        Measure {
+            from: START + workload.warmup,
+            tasks: Vec::with_capacity(workload.tasks() as usize),
+            cpus: alloc::vec![(START, Occupant::Idle); cpus as usize],
+            outcome: Outcome { groups, cpus, ..Outcome::default() },
+            rescues_before: 0,
+        }
+    }
+
+    /// What was measured until `end`.
+    pub fn finish(mut self, end: Stamp) -> Outcome {
+        for cpu in 0..self.cpus.len() {
+            self.close(cpu, end);
+        }
+        let mut outcome = self.outcome;
+        outcome.window = end.since(self.from);
+        for seen in self.tasks.iter().filter(|seen| seen.alive && seen.early) {
+            let group = &mut outcome.groups[seen.group as usize];
+            group.least = if group.lived == 0 { seen.work } else { group.least.min(seen.work) };
+            group.most = group.most.max(seen.work);
+            group.lived += 1;
+        }
+        outcome
+    }
+
+    fn seen(&mut self, slot: u32) -> &mut Seen {
+        let slot = slot as usize;
+        if slot >= self.tasks.len() {
+            self.tasks.resize(slot + 1, Seen::default());
+        }
+        &mut self.tasks[slot]
+    }
+
+    /// Books the time for which a CPU was in the same hands.
+    fn close(&mut self, cpu: usize, now: Stamp) {
+        let (since, occupant) = self.cpus[cpu];
+        let span = now.since(since.max(self.from));
+        match occupant {
+            Occupant::Idle => self.outcome.idle += span,
+            Occupant::Scheduler => self.outcome.own += span,
+            Occupant::Task(..) => {}
+        }
+        self.cpus[cpu].0 = now;
+    }
+
+    fn starts(&mut self, now: Stamp, slot: u32, group: u32, tier: Tier) {
+        let measuring = now >= self.from;
+        let woke = self.seen(slot).woke.take();
+        if !measuring {
+            return;
+        }
+        self.outcome.switches += 1;
+        if let Some(woke) = woke {
+            let waited = now.since(woke);
+            self.outcome.wake[tier.index()].add(waited);
+            self.outcome.groups[group as usize].wake.add(waited);
+        }
+    }
+}
+
+impl Witness for Measure {
+    fn saw(&mut self, now: Stamp, event: &Event) {
+        let (from, measuring) = (self.from, now > self.from);
+        match *event {
+            Event::Born { task, .. } => {
+                let early = now <= from;
+                *self.seen(task.slot) =
+                    Seen { group: task.group, early, alive: true, ..Seen::default() };
+            }
+            Event::Woke { task } => self.seen(task.slot).woke = Some(now),
+            Event::Withdrawn { task } => self.seen(task.slot).woke = None,
+            Event::Died { task } => {
+                self.seen(task.slot).alive = false;
+                self.outcome.groups[task.group as usize].ended += u64::from(measuring);
+            }
+            Event::Switched { cpu, left, to, .. } => {
+                self.close(cpu as usize, now);
+                self.cpus[cpu as usize].1 = to;
+                match to {
+                    Occupant::Task(task, tier) => self.starts(now, task.slot, task.group, tier),
+                    _ => self.outcome.lost += u64::from(measuring && left == Left::Lost),
+                }
+            }
+            Event::Worked { task, work } if measuring => {
+                self.seen(task.slot).work += work;
+                self.outcome.groups[task.group as usize].work += work;
+            }
+            Event::Measured { group, took, missed } if measuring => {
+                let group = &mut self.outcome.groups[group as usize];
+                group.measured.add(took);
+                group.missed += u64::from(missed);
+            }
+            Event::Sent { dispatch, .. } if measuring => {
+                self.outcome.decisions[dispatch.tier.index()] += 1;
+            }
+            Event::Refused(_) if measuring => self.outcome.refused += 1,
+            Event::Void(_) if measuring => self.outcome.void += 1,
+            Event::Direct { .. } | Event::Congested { .. } if measuring => {
+                self.outcome.direct += 1;
+            }
+            Event::Kicked { .. } if measuring => self.outcome.kicks += 1,
+            Event::Loaded(true) => self.rescues_before = self.outcome.rescues,
+            Event::Ended { rescues, .. } => {
+                self.outcome.rescues = self.rescues_before + rescues;
+                self.outcome.rounds += u64::from(measuring);
+            }
+            _ => {}
+        }
+    }
+}

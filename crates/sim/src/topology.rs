@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Which CPUs a machine has, what they share, and sets of them.
+
+use alloc::vec::Vec;
+use pandemonium_engine::facts::CpuSet;
+use pandemonium_engine::task::CPUS_MAX;
+
+/// Speed of an ordinary CPU: work of so many nanoseconds takes as many.
+pub const FULL_SPEED: u64 = 1024;
+
+/// The shape of a machine, as a person describes it. CPUs that share something are neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// CPUs, 1 to [`CPUS_MAX`].
+    pub cpus: u32,
+    /// Threads of a core.
+    pub smt: u32,
+    /// CPUs that share a second-level cache.
+    pub l2: u32,
+    /// CPUs that share a last-level cache.
+    pub l3: u32,
+    /// CPUs of a memory node.
+    pub node: u32,
+    /// How many of the CPUs, from the first on, are fast; the others have `slow_speed`.
+    pub fast: u32,
+    /// Speed of the slow ones, of [`FULL_SPEED`].
+    pub slow_speed: u32,
+}
+
+impl Shape {
+    /// A plain machine: nothing but CPUs that share one cache and one memory.
+    pub const fn flat(cpus: u32) -> Shape {
+        let cpus = if cpus == 0 { 1 } else { cpus };
+        Shape { cpus, smt: 1, l2: 1, l3: cpus, node: cpus, fast: cpus, slow_speed: 1024 }
+    }
+
+    /// The same shape, in range and without contradiction: what is inside is no larger than what
+    /// is around it.
+    pub fn sane(self) -> Shape {
+        let cpus = self.cpus.clamp(1, CPUS_MAX);
+        let smt = self.smt.clamp(1, 8);
+        let l2 = self.l2.max(smt);
+        let l3 = self.l3.max(l2);
+        let slow_speed = self.slow_speed.clamp(64, FULL_SPEED as u32);
+        Shape { cpus, smt, l2, l3, node: self.node.max(l3), fast: self.fast.min(cpus), slow_speed }
+    }
+}
+
+impl Shape {
+    /// Whether both are threads of one core.
+    pub const fn share_core(&self, a: u32, b: u32) -> bool {
+        a / self.smt == b / self.smt
+    }
+
+    /// Whether both share a second-level cache.
+    pub const fn share_l2(&self, a: u32, b: u32) -> bool {
+        a / self.l2 == b / self.l2
+    }
+
+    /// Whether both share a last-level cache.
+    pub const fn share_l3(&self, a: u32, b: u32) -> bool {
+        a / self.l3 == b / self.l3
+    }
+
+    /// Whether both are near the same memory.
+    pub const fn share_node(&self, a: u32, b: u32) -> bool {
+        a / self.node == b / self.node
+    }
+
+    /// Speed of a CPU whose core it has for itself.
+    pub const fn speed(&self, cpu: u32) -> u64 {
+        if cpu < self.fast { FULL_SPEED } else { self.slow_speed as u64 }
+    }
+
+    /// The threads of the core of `cpu`, itself among them.
+    pub fn core_of(&self, cpu: u32) -> core::ops::Range<u32> {
+        let first = cpu - cpu % self.smt;
+        first..(first + self.smt).min(self.cpus)
+    }
+}
+
+/// CPUs that a task may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mask {
+    /// From the first to before the last.
+    Range(u16, u16),
+    /// Some of the first 64.
+    Bits(u64),
+}
+
+impl Mask {
+    /// All CPUs of a machine with so many.
+    pub const fn all(cpus: u32) -> Mask {
+        Mask::Range(0, cpus as u16)
+    }
+
+    /// One CPU.
+    pub const fn only(cpu: u32) -> Mask {
+        Mask::Range(cpu as u16, cpu as u16 + 1)
+    }
+
+    /// Whether `cpu` is among them.
+    pub const fn holds(self, cpu: u32) -> bool {
+        match self {
+            Mask::Range(first, end) => first as u32 <= cpu && cpu < end as u32,
+            Mask::Bits(bits) => cpu < 64 && bits >> cpu & 1 == 1,
+        }
+    }
+
+    /// How many they are.
+    pub const fn count(self) -> u32 {
+        match self {
+            Mask::Range(first, end) => end.saturating_sub(first) as u32,
+            Mask::Bits(bits) => bits.count_ones(),
+        }
+    }
+
+    /// The first of them.
+    pub const fn first(self) -> Option<u32> {
+        match self {
+            Mask::Range(first, end) if first < end => Some(first as u32),
+            Mask::Bits(bits) if bits != 0 => Some(bits.trailing_zeros()),
+            _ => None,
+        }
+    }
+
+    /// Those of the first 64, as the fast path tells them.
+    pub const fn first_64(self) -> CpuSet {
+        match self {
+            Mask::Bits(bits) => CpuSet(bits),
+            Mask::Range(first, end) => CpuSet(ones_below(end) & !ones_below(first)),
+        }
+    }
+}
+
+const fn ones_below(bit: u16) -> u64 {
+    if bit >= 64 { u64::MAX } else { (1 << bit) - 1 }
+}
+
+/// A set of CPUs that changes all the time.
+#[derive(Clone, Debug)]
+pub struct Cpus {
+    words: Vec<u64>,
+}
+
+impl Cpus {
+    /// None of so many.
+    pub fn none(cpus: u32) -> Cpus {
+        Cpus { words: alloc::vec![0; cpus.div_ceil(64) as usize] }
+    }
+
+    /// Adds one.
+    pub fn insert(&mut self, cpu: u32) {
+        self.words[cpu as usize / 64] |= 1 << (cpu % 64);
+    }
+
+    /// Takes one out, and says whether it was there.
+    pub fn remove(&mut self, cpu: u32) -> bool {
+        let had = self.holds(cpu);
+        self.words[cpu as usize / 64] &= !(1 << (cpu % 64));
+        had
+    }
+
+    /// Whether it is there.
+    pub fn holds(&self, cpu: u32) -> bool {
+        self.words[cpu as usize / 64] >> (cpu % 64) & 1 == 1
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        self.words.iter().enumerate().flat_map(|(index, &word)| {
+            let mut left = word;
+            core::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros())?;
+                left &= left - 1;
+                Some(index as u32 * 64 + bit)
+            })
+        })
+    }
+
+    /// The first that `fits`, beginning the search at `near` and going around.
+    pub fn find(&self, near: u32, fits: impl Fn(u32) -> bool) -> Option<u32> {
+        let ahead = self.iter().filter(|&cpu| cpu >= near).find(|&cpu| fits(cpu));
+        ahead.or_else(|| self.iter().take_while(|&cpu| cpu < near).find(|&cpu| fits(cpu)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn masks_agree_on_what_they_hold() {
+        for mask in [Mask::all(8), Mask::only(3), Mask::Bits(0b1011_0000), Mask::Range(60, 130)] {
+            let held: Vec<u32> = (0..200).filter(|&cpu| mask.holds(cpu)).collect();
+            assert_eq!(held.len() as u32, mask.count());
+            assert_eq!(held.first().copied(), mask.first());
+            let low: u64 = held.iter().filter(|&&cpu| cpu < 64).map(|&cpu| 1 << cpu).sum();
+            assert_eq!(mask.first_64(), CpuSet(low));
+        }
+    }
+
+    #[test]
+    fn a_set_finds_around_the_corner() {
+        let mut set = Cpus::none(130);
+        [3, 70, 129].into_iter().for_each(|cpu| set.insert(cpu));
+        assert_eq!(set.iter().collect::<Vec<_>>(), [3, 70, 129]);
+        assert_eq!(set.find(71, |_| true), Some(129));
+        assert_eq!(set.find(71, |cpu| cpu != 129), Some(3));
+        assert!(set.remove(70) && !set.remove(70));
+        assert!(!set.is_empty());
+    }
+
+    #[test]
+    fn a_shape_without_sense_is_brought_into_range() {
+        let odd = Shape { cpus: 0, smt: 0, l2: 0, l3: 0, node: 0, fast: 9, slow_speed: 0 };
+        assert_eq!(odd.sane(), Shape { slow_speed: 64, ..Shape::flat(1) });
+        let shape = Shape { smt: 2, l2: 2, l3: 4, node: 8, ..Shape::flat(16) }.sane();
+        assert!(shape.share_core(2, 3) && !shape.share_core(1, 2));
+        assert!(shape.share_l3(4, 7) && !shape.share_node(7, 8));
+        assert_eq!(shape.core_of(5), 4..6);
+    }
+}

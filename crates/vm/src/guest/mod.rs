@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The guest: PID 1 of a freshly booted kernel, and the agent that runs one scenario.
+//!
+//! PID 1 only reaps orphans and turns the machine off. The agent is its child, so that a scenario's
+//! own children are the agent's to wait for, and an agent that crashes is told from a kernel that
+//! died.
+
+mod autopsy;
+mod boot;
+pub mod kernel;
+mod metronome;
+pub mod quiet;
+pub mod report;
+pub mod scheduler;
+pub mod statistics;
+pub mod watch;
+
+use crate::protocol::{Mode, Orders};
+use crate::scenario;
+use anyhow::{Context, Result};
+pub use pandemonium_probe::tasks::{
+    burst, clock, family, frames, lives, load, probe, round_trips, wakeups, work,
+};
+use std::panic::AssertUnwindSafe;
+use std::process::ExitCode;
+
+/// What a scenario gets to work with.
+pub struct Guest {
+    pub orders: Orders,
+    pub cpus: usize,
+}
+
+/// Runs as PID 1 and never returns to the kernel, which would panic.
+pub fn main() -> ExitCode {
+    if let Err(error) = boot::mount_everything() {
+        // Without /dev there is no port to report on: the console is all there is.
+        eprintln!("vm guest: {error:#}");
+        boot::power_off();
+    }
+    // SAFETY: no other thread exists yet, so the child may go on as an ordinary process.
+    match unsafe { libc::fork() } {
+        0 => {
+            agent();
+            // SAFETY: plain exit; nothing of the parent's must run twice.
+            unsafe { libc::_exit(0) }
+        }
+        agent => boot::reap_until_exit(agent),
+    }
+    boot::power_off()
+}
+
+/// Runs the scenario and sends exactly one verdict.
+fn agent() {
+    report::open();
+    let verdict = std::panic::catch_unwind(AssertUnwindSafe(run_scenario));
+    match verdict {
+        Ok(Ok(())) => report::pass(),
+        Ok(Err(error)) => report::fail(&format!("{error:#}")),
+        Err(panic) => report::fail(&format!("the guest agent panicked: {}", panic_text(&*panic))),
+    }
+}
+
+fn run_scenario() -> Result<()> {
+    let command_line = std::fs::read_to_string("/proc/cmdline").context("reading /proc/cmdline")?;
+    let orders = Orders::from_command_line(&command_line)?;
+    boot::prepare_user_land()?;
+    let cpus = kernel::online_cpus()?;
+    if orders.mode == Mode::Exact {
+        metronome::start(cpus)?;
+    }
+    // The judge must not depend on the judged: above every ordinary task, whatever our scheduler
+    // does to those.
+    boot::become_real_time()?;
+    let guest = Guest { cpus, orders };
+    report::hello(&kernel::release()?, guest.cpus);
+    let scenario = scenario::find(&guest.orders.scenario)
+        .with_context(|| format!("the guest knows no scenario named {}", guest.orders.scenario))?;
+    (scenario.run)(&guest)
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()))
+        .unwrap_or_else(|| "no message".into())
+}

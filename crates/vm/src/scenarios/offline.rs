@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! CPUs that are offline before the scheduler starts, as with SMT switched off, and CPUs that go and
+//! come back for as long as it runs.
+
+use super::hotplug;
+use crate::guest::load::{Kind, Load, mix};
+use crate::guest::scheduler::Scheduler;
+use crate::guest::{Guest, kernel, report, wakeups, watch};
+use crate::scenario::{Scenario, USUAL};
+use anyhow::{Context, Result, ensure};
+use std::thread::sleep;
+use std::time::Duration;
+
+pub const ALL: &[Scenario] = &[Scenario {
+    name: "offline-cpu",
+    about: "CPU 3 of four is offline before the start: beside hogs and a pipe no wakeup waits for a \
+        tick, and a sleeper bound to CPUs 2 and 3 runs; with a strict domain of those two as well",
+    cpus: Some(4),
+    limit_s: 120,
+    exact: true,
+    run: offline_cpu,
+    ..USUAL
+}];
+
+/// Run by name: `suite --only hotplug-100`.
+pub const HOTPLUG_100: Scenario = Scenario {
+    name: "hotplug-100",
+    about: "a CPU goes offline and comes back a hundred times beside a load of every kind",
+    cpus: Some(4),
+    limit_s: 1_800,
+    run: hotplug_100,
+    ..USUAL
+};
+
+/// The CPU that is missing.
+const OFFLINE: usize = 3;
+/// CPUs 2 and 3, as bits.
+const LAST_TWO: u64 = 0b1100;
+/// Measures for so long, in seconds: longer than the kernel's watchdog waits.
+const SECONDS: u64 = 8;
+/// New tasks are classified by then.
+const SETTLE: Duration = Duration::from_secs(2);
+/// p99 of a wakeup beside an offline CPU, by that with every CPU online in the same boot. It was 19
+/// while the offline CPU was the first choice of every wakeup; three CPUs do the work of four.
+const P99_RATIO_MAX: f64 = 3.0;
+const CYCLES: u32 = 100;
+
+fn offline_cpu(guest: &Guest) -> Result<()> {
+    let online = p99_of_wakeups(guest, &[]).context("with every CPU online")?;
+    kernel::set_online(OFFLINE, false)?;
+    let offline = p99_of_wakeups(guest, &[])?;
+    // Only CPU 2 is left of this domain, and hogs fill it: here it matters that every task runs.
+    p99_of_wakeups(guest, &["--primary-domain", "2-3", "--domain-strict"])
+        .context("with a strict domain of CPUs 2 and 3")?;
+    kernel::set_online(OFFLINE, true)?;
+    let ratio = offline / online;
+    ensure!(ratio <= P99_RATIO_MAX, "p99 of wakeups is {ratio:.1} times that with CPU 3 online");
+    Ok(())
+}
+
+/// Schedules a load beside which a task wakes up; p99 of its waits, in us.
+fn p99_of_wakeups(guest: &Guest, options: &[&str]) -> Result<f64> {
+    let scheduler = Scheduler::start(guest, options)?;
+    let mut plan = vec![Kind::Hog; 2 * guest.cpus];
+    plan.extend([Kind::PipePair, Kind::BoundSleeper { pause_us: 3_000, cpus: LAST_TWO }]);
+    let load = Load::start(&plan)?;
+    sleep(SETTLE);
+    let probe = wakeups::start(SECONDS)?;
+    watch::every_worker_moves(&load, SECONDS, |_| scheduler.expect_in_charge())?;
+    let waits = probe.finish()?;
+    let [p50, p99, worst] = [waits.quantile_us(500), waits.quantile_us(990), waits.worst_us()];
+    report::note(format!("{options:?}: wakeups p50 {p50:.0} us, p99 {p99:.0}, worst {worst:.0}"));
+    drop(load);
+    scheduler.finish().map(|_| p99)
+}
+
+fn hotplug_100(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    let load = Load::start(&mix(guest.cpus))?;
+    for cycle in 1..=CYCLES {
+        report::progress(format!("cycle {cycle} of {CYCLES}"));
+        hotplug::go_and_come_back(guest, &scheduler)
+            .with_context(|| format!("in cycle {cycle} of {CYCLES}"))?;
+    }
+    watch::every_worker_moves(&load, 4, |_| scheduler.expect_in_charge())?;
+    drop(load);
+    scheduler.finish().map(drop)
+}

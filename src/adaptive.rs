@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The adaptive loop's place in the supervisor: once a second it hands the controller the facts of
+//! that second, and the controller's knobs to the worker. `tune` changes knobs here too.
+
+use super::shared::Shared;
+use super::stats::Reading;
+use super::tally::Tally;
+use pandemonium_engine::knobs::{KeySet, Knobs};
+use pandemonium_engine::task::Tier;
+use pandemonium_engine::time::{Span, Stamp};
+use pandemonium_policies::control::{Controller, Sample, idle_per_mille};
+use procfs::{CurrentSI, KernelStats};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The controller, and the facts of the last second.
+pub struct Adaptive {
+    shared: Arc<Shared>,
+    state: Mutex<Status>,
+}
+
+/// What the loop knows, for people to read.
+#[derive(Clone)]
+pub struct Status {
+    /// The controller as it is now.
+    pub control: Controller,
+    /// What the fast path counted in the last second.
+    pub tally: Tally,
+    /// How long CPUs were idle in the last second, in per mille of the time that they had.
+    pub cpu_idle: Option<u32>,
+}
+
+impl Adaptive {
+    /// A loop that begins with these knobs, which the worker gets at once.
+    pub fn new(shared: Arc<Shared>, cpus: u32, start: Knobs, chosen: KeySet) -> Adaptive {
+        let control = Controller::new(cpus, start, chosen);
+        shared.knobs.publish(control.knobs());
+        let state = Status { control, tally: Tally::default(), cpu_idle: None };
+        Adaptive { shared, state: Mutex::new(state) }
+    }
+
+    /// Takes in what happened between two readings, about a second apart.
+    pub fn step(&self, before: &Reading, after: &Reading, cpu_idle: Option<u32>) {
+        let mut state = self.lock();
+        state.tally = after.tally.since(&before.tally);
+        state.cpu_idle = cpu_idle;
+        let sample = sample(before, after, cpu_idle);
+        if let Some(knobs) = state.control.step(after.at, &sample) {
+            self.shared.knobs.publish(&knobs);
+        }
+    }
+
+    /// A person releases knobs and sets others, as lines `KEY=VALUE`. All of it or nothing. The
+    /// worker uses them from its next round on.
+    pub fn tune(&self, set: &str, release: KeySet) -> Result<(), String> {
+        let mut state = self.lock();
+        let mut changed = state.control.clone();
+        changed.release(release).map_err(|error| error.to_string())?;
+        changed.pin(set).map_err(|error| error.error.to_string())?;
+        self.shared.knobs.publish(changed.knobs());
+        state.control = changed;
+        Ok(())
+    }
+
+    /// CPUs came or went: so many are online now.
+    pub fn on_hotplug(&self, cpus: u32) {
+        let mut state = self.lock();
+        state.control.on_hotplug(cpus);
+        self.shared.knobs.publish(state.control.knobs());
+    }
+
+    /// What the loop knows now.
+    pub fn status(&self) -> Status {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Status> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn sample(before: &Reading, after: &Reading, idle: Option<u32>) -> Sample {
+    let (was, is) = (&before.numbers, &after.numbers);
+    let tally = after.tally.since(&before.tally);
+    let user = is.user_dispatches.saturating_sub(was.user_dispatches);
+    let kernel = is.kernel_dispatches.saturating_sub(was.kernel_dispatches);
+    Sample {
+        elapsed: after.at.since(before.at),
+        idle,
+        dispatches: user + kernel,
+        latency: Tier::ALL.map(|tier| tally.latency(tier)),
+        sleep: tally.sleeps(),
+        longrun: is.longrun != 0,
+        burst: is.burst_rounds > was.burst_rounds,
+    }
+}
+
+/// How long CPUs have been idle since the machine came up.
+#[derive(Clone, Copy, Debug)]
+pub struct IdleTime {
+    at: Stamp,
+    idle: Span,
+    cpus: u32,
+}
+
+impl IdleTime {
+    /// What `/proc/stat` says. A CPU that waits for I/O has nothing to run: it is idle too.
+    pub fn read(at: Stamp) -> Option<IdleTime> {
+        let stats = KernelStats::current().ok()?;
+        let ticks = stats.total.idle + stats.total.iowait.unwrap_or(0);
+        let tick = 1_000_000_000 / procfs::ticks_per_second();
+        let idle = Span::from_nanos(ticks.saturating_mul(tick));
+        Some(IdleTime { at, idle, cpus: u32::try_from(stats.cpu_time.len()).ok()? })
+    }
+
+    /// The idle share since an earlier reading. `None` if CPUs came or went: their time did too.
+    pub fn share_since(&self, earlier: &IdleTime) -> Option<u32> {
+        let idle = self.idle.as_nanos().saturating_sub(earlier.idle.as_nanos());
+        let elapsed = self.at.since(earlier.at);
+        let share = idle_per_mille(Span::from_nanos(idle), elapsed, self.cpus);
+        share.filter(|_| self.cpus == earlier.cpus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::Numbers;
+    use crate::tally::tests::tally;
+    use pandemonium_policies::control::regime::Regime;
+
+    fn second(number: u64, numbers: Numbers, tally: Tally) -> Reading {
+        Reading { at: Stamp::from_nanos(number * 1_000_000_000), numbers, tally }
+    }
+
+    fn adaptive(chosen: KeySet) -> (Adaptive, Arc<Shared>) {
+        let shared = Arc::new(Shared::create().unwrap());
+        (Adaptive::new(Arc::clone(&shared), 8, Knobs::default(), chosen), shared)
+    }
+
+    #[test]
+    fn a_sample_is_the_difference_of_two_readings() {
+        let ms = Span::from_millis;
+        let numbers = Numbers { user_dispatches: 5, kernel_dispatches: 7, ..Numbers::default() };
+        let row = tally(Tier::Batch, 10, ms(5), (3, ms(1)));
+        let before = second(1, numbers, row);
+        let more = Numbers {
+            user_dispatches: 105,
+            kernel_dispatches: 8,
+            burst_rounds: 1,
+            longrun: 1,
+            ..numbers
+        };
+        let after = second(2, more, row.plus(&tally(Tier::Interactive, 4, ms(2), (9, ms(50)))));
+        let seen = sample(&before, &after, Some(333));
+        assert_eq!((seen.elapsed, seen.idle, seen.dispatches), (ms(1_000), Some(333), 101));
+        assert_eq!(seen.latency[Tier::Batch.index()].p99(), Span::ZERO);
+        assert_eq!(seen.latency[Tier::Interactive.index()].p99(), ms(2));
+        assert_eq!(seen.sleep.counts, [0, 0, 9, 0]);
+        assert!(seen.longrun && seen.burst);
+        let later = sample(&after, &second(3, more, row), None);
+        assert!(later.longrun && !later.burst, "a burst is over, a long run goes on");
+    }
+
+    #[test]
+    fn what_the_controller_changes_reaches_the_worker() {
+        let (adaptive, shared) = adaptive(KeySet::EMPTY);
+        let mut seen = 0;
+        let first = shared.knobs.newer(&mut seen).expect("knobs are there before the worker is");
+        assert_eq!(first, *adaptive.status().control.knobs());
+        let at = |number| second(number, Numbers::default(), Tally::default());
+        adaptive.step(&at(1), &at(2), Some(0));
+        assert_eq!(shared.knobs.newer(&mut seen), None, "once is not enough");
+        adaptive.step(&at(2), &at(3), Some(0));
+        let heavy = shared.knobs.newer(&mut seen).unwrap();
+        assert_eq!(adaptive.status().control.regime(), Regime::Heavy);
+        assert!(heavy.slice > first.slice);
+        assert_eq!(adaptive.status().cpu_idle, Some(0));
+    }
+
+    #[test]
+    fn a_person_s_knobs_reach_the_worker_all_or_none() {
+        let (adaptive, shared) = adaptive(KeySet::EMPTY);
+        let mut seen = 0;
+        shared.knobs.newer(&mut seen).unwrap();
+        adaptive.tune("slice_us=750\nlag_scale=9", KeySet::EMPTY).unwrap();
+        let knobs = shared.knobs.newer(&mut seen).unwrap();
+        assert_eq!((knobs.slice, knobs.lag_scale), (Span::from_micros(750), 9));
+        let slice = KeySet::EMPTY.with("slice_us");
+        let refused = adaptive.tune("lag_scale=900", slice).unwrap_err();
+        assert_eq!(refused, "lag_scale takes 1 to 64, not \"900\"");
+        assert_eq!(shared.knobs.newer(&mut seen), None);
+        assert!(adaptive.status().control.pinned().holds("slice_us"), "nothing was released");
+        adaptive.tune("", slice).unwrap();
+        assert_eq!(shared.knobs.newer(&mut seen).unwrap().slice, Span::from_millis(1));
+        assert!(!adaptive.status().control.pinned().holds("slice_us"));
+    }
+
+    #[test]
+    fn idle_time_is_a_share_of_what_the_same_cpus_had() {
+        let at = |s: u64, idle_ms, cpus| IdleTime {
+            at: Stamp::from_nanos(s * 1_000_000_000),
+            idle: Span::from_millis(idle_ms),
+            cpus,
+        };
+        assert_eq!(at(2, 1_500, 4).share_since(&at(1, 500, 4)), Some(250));
+        assert_eq!(at(2, 1_500, 3).share_since(&at(1, 500, 4)), None);
+        assert_eq!(at(2, 100, 4).share_since(&at(1, 500, 4)), Some(0), "a clock that went back");
+        assert!(IdleTime::read(Stamp::from_nanos(5)).is_some_and(|now| now.cpus > 0));
+    }
+}

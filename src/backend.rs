@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The kernel as a [`Port`]: the BPF backend of `scx_rustland_core` and what it needs to be told.
+//!
+//! The only module that knows generated names. Nothing on the path of a round allocates: the
+//! connector's own calls build an error value when the ring is full, so the two that a round
+//! makes are made here, straight through libbpf.
+
+use super::fast_path::{FastPath, Settings};
+use super::tally::Tally;
+use super::worker;
+use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, RawArrival};
+use pandemonium_engine::time::Stamp;
+use pandemonium_engine::{Full, MachineView, Port};
+use pandemonium_host::failure::Failure;
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+
+#[allow(missing_docs, non_upper_case_globals, non_camel_case_types, non_snake_case, dead_code)]
+#[allow(clippy::all, clippy::unwrap_used)]
+pub mod bpf_intf {
+    include!(concat!(env!("OUT_DIR"), "/bpf_intf.rs"));
+}
+
+#[allow(clippy::all, clippy::unwrap_used)]
+pub mod bpf_skel {
+    include!(concat!(env!("OUT_DIR"), "/bpf_skel.rs"));
+}
+
+mod connector {
+    #![allow(dead_code, clippy::all, clippy::unwrap_used)]
+    include!(concat!(env!("OUT_DIR"), "/src/bpf.rs"));
+
+    impl BpfScheduler<'_> {
+        /// The ring that carries decisions down, for calls that must not allocate.
+        pub(super) fn user_ring(&self) -> *mut libbpf_rs::libbpf_sys::user_ring_buffer {
+            libbpf_rs::AsRawLibbpf::as_libbpf_object(&self.dispatched).as_ptr()
+        }
+
+        /// Whether a signal asked this process to end.
+        pub(super) fn signalled(&self) -> bool {
+            self.shutdown.load(Ordering::Relaxed)
+        }
+
+        /// Unloads the scheduler.
+        pub(super) fn unload(&mut self) {
+            drop(self.struct_ops.take());
+        }
+    }
+}
+
+use connector::{BpfScheduler, QueuedTask, RL_CPU_ANY};
+pub use libbpf_rs::OpenObject;
+use libbpf_rs::libbpf_sys;
+
+/// How the kernel half is set up; fixed while it is loaded.
+#[derive(Clone, Debug)]
+pub struct BackendSetup {
+    /// Wake-ups that find an idle CPU are placed there by the kernel half and never come up.
+    pub builtin_idle: bool,
+    /// Only tasks of the SCHED_EXT class are scheduled.
+    pub partial: bool,
+    /// Idle CPUs are looked for in the task's NUMA node only.
+    pub numa_local: bool,
+    /// Bytes of the kernel's debug dump after an error.
+    pub exit_dump_len: u32,
+    /// Slice of tasks that the kernel half places by itself, in nanoseconds.
+    pub slice_ns: u64,
+    /// CPUs that tasks prefer, of the first 64: one that runs elsewhere comes up again at the end
+    /// of its slice if one of these is idle. 0 if there are none.
+    pub domain: u64,
+}
+
+/// Why the kernel half is no longer there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A signal asked us to end.
+    Signal,
+    /// The kernel asks us to start again: CPUs came or went.
+    Restart(String),
+    /// The kernel unloaded us: why, and the state of everything it wrote down at that moment.
+    Ejected(String, Option<String>),
+}
+
+/// What the kernel half has counted since it was loaded.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KernelCounters {
+    /// Tasks it placed by itself.
+    pub dispatches: u64,
+    /// Decisions it dropped.
+    pub cancelled: u64,
+    /// Decisions it moved to another CPU.
+    pub bounced: u64,
+    /// Tasks that found the ring to us full.
+    pub congested: u64,
+}
+
+/// What we tell the kernel half of ourselves: `guard_activity` in src/bpf/backend_guard.h. It takes
+/// us to be away until we say otherwise, and then sends nobody up.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum Activity {
+    Away = 0,
+    Deciding = 1,
+    Resting = 2,
+}
+
+/// The loaded backend.
+pub struct KernelPort<'cb> {
+    /// Facts and kicks, if they were asked for and the kernel lets us have them.
+    fast: Option<FastPath<'cb>>,
+    bpf: BpfScheduler<'cb>,
+    view: MachineView,
+    /// The kernel half places no task on an idle CPU: the policy wants to know which there are,
+    /// and which are busy.
+    places_all: bool,
+    /// When the round began, and when it sent its first decision: a clock is read once for each,
+    /// since a machine whose clock is slow pays for that with latency.
+    begun: Stamp,
+    sent: Option<Stamp>,
+    /// Tasks that were not sent up because we had not begun: the backend counts them as congested.
+    kept_back: Option<u64>,
+    /// Messages that made no sense, or that the ring could not deliver.
+    pub malformed: u64,
+}
+
+impl<'cb> KernelPort<'cb> {
+    /// Loads the backend. From here on all memory of the process is locked and `mmap` fails.
+    pub fn load(
+        open_object: &'cb mut MaybeUninit<OpenObject>,
+        libbpf_options: Option<libbpf_sys::bpf_object_open_opts>,
+        setup: &BackendSetup,
+        fast: Option<FastPath<'cb>>,
+        verbose: bool,
+    ) -> Result<Self, Failure> {
+        let bpf = BpfScheduler::init(
+            open_object,
+            libbpf_options,
+            setup.exit_dump_len,
+            setup.partial,
+            verbose,
+            setup.builtin_idle,
+            setup.numa_local,
+            setup.slice_ns,
+            "pandemonium_user",
+        )
+        .map_err(|error| Failure::Refused(format!("{error:#}")))?;
+        let view = MachineView::default();
+        let places_all = !setup.builtin_idle;
+        let begun = worker::now();
+        let mut port = KernelPort {
+            fast,
+            bpf,
+            view,
+            places_all,
+            begun,
+            sent: None,
+            kept_back: None,
+            malformed: 0,
+        };
+        // Without a fast path nobody knows which CPU is idle, and coming up would be in vain.
+        if let (Some(_), Some(bss)) = (&port.fast, &mut port.bpf.skel.maps.bss_data) {
+            bss.guard_domain = setup.domain;
+        }
+        port.look();
+        Ok(port)
+    }
+
+    /// Begins a round: tells the kernel that there is work until [`rest`](Self::rest) says
+    /// otherwise. A process that is preempted with messages in its hands would have to wait for
+    /// the next message or the heartbeat, since the ring that it has emptied shows no work.
+    pub fn begin(&mut self, now: Stamp) {
+        self.begun = now;
+        self.sent = None;
+        *self.bpf.nr_scheduled_mut() = 1;
+        self.say(Activity::Deciding);
+        self.kept_back.get_or_insert(*self.bpf.nr_sched_congested_mut());
+        self.look();
+    }
+
+    /// Tells the kernel half what we are doing: in the middle of a round a late kick must not put
+    /// us behind those who wait for our decisions.
+    fn say(&mut self, activity: Activity) {
+        if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
+            let word = activity as u32;
+            // SAFETY: a reference to live memory, written as volatile because the kernel reads it.
+            unsafe { std::ptr::write_volatile(&mut bss.guard_activity, word) };
+        }
+    }
+
+    /// Refreshes the view of the machine. Plain loads from memory shared with the kernel.
+    fn look(&mut self) {
+        let fast = self.fast.as_ref().filter(|_| self.places_all);
+        let (idle, busy) = fast.map(FastPath::occupancy).unwrap_or_default();
+        self.view = MachineView {
+            cpus: *self.bpf.nr_online_cpus_mut() as u32,
+            running: *self.bpf.nr_running_mut() as u32,
+            // SAFETY: a plain call without arguments, answered without a system call.
+            here: CpuId::new(unsafe { libc::sched_getcpu() }),
+            idle,
+            busy,
+        };
+    }
+
+    /// The next task that is gone and waits for nothing. Answers a bounded number of times before
+    /// it says `None`.
+    pub fn next_exit(&mut self) -> Option<Pid> {
+        self.fast.as_mut().and_then(FastPath::next_exit)
+    }
+
+    /// How the fast path shall interrupt from now on. Plain stores, and none if nothing changed.
+    pub fn settle(&mut self, settings: Settings) {
+        if let Some(fast) = &mut self.fast {
+            fast.settle(settings);
+        }
+    }
+
+    /// Tells the kernel how many tasks still wait for a decision, and gives up the CPU. Above
+    /// zero the kernel runs us again at the next opportunity.
+    pub fn rest(&mut self, pending: usize) {
+        self.say(Activity::Resting);
+        self.bpf.notify_complete(pending as u64);
+    }
+
+    /// Whether there is a reason to stop.
+    pub fn ended(&self) -> bool {
+        self.bpf.signalled() || self.exit_kind() != 0
+    }
+
+    /// What the kernel half has counted.
+    pub fn counters(&mut self) -> KernelCounters {
+        KernelCounters {
+            dispatches: *self.bpf.nr_kernel_dispatches_mut(),
+            cancelled: *self.bpf.nr_cancel_dispatches_mut(),
+            bounced: *self.bpf.nr_bounce_dispatches_mut(),
+            congested: *self.bpf.nr_sched_congested_mut() - self.kept_back.unwrap_or_default(),
+        }
+    }
+
+    /// What the fast path has counted; nothing without one.
+    pub fn tally(&self) -> Option<Tally> {
+        self.fast.as_ref().map(FastPath::tally)
+    }
+
+    /// Unloads the backend and says why it ended.
+    pub fn unload(mut self) -> End {
+        // The kernel fills in its reason while it unloads; whether it had one before matters.
+        let by_kernel = self.exit_kind() != 0;
+        self.say(Activity::Away);
+        self.bpf.unload();
+        if !by_kernel {
+            return End::Signal;
+        }
+        let Some(data) = self.bpf.skel.maps.data_data.as_deref() else { return End::Signal };
+        let info = scx_utils::UserExitInfo::new(
+            &data.uei.kind,
+            &data.uei.exit_code,
+            std::ptr::null(),
+            data.uei.reason.as_ptr(),
+            data.uei.msg.as_ptr(),
+            std::ptr::null(),
+        );
+        let reason = explain(&data.uei.reason, &data.uei.msg);
+        if info.should_restart() { End::Restart(reason) } else { End::Ejected(reason, dump()) }
+    }
+
+    fn exit_kind(&self) -> i32 {
+        let data = self.bpf.skel.maps.data_data.as_deref();
+        // SAFETY: a reference to live memory, read as volatile because the kernel writes it.
+        data.map_or(0, |data| unsafe { std::ptr::read_volatile(&data.uei.kind) })
+    }
+
+    /// The number that stands for "anywhere" in a message, or an idle CPU if there may be one.
+    fn resolve(&self, pid: Pid, placement: Placement) -> i32 {
+        match placement {
+            Placement::Cpu(cpu) => cpu.as_raw(),
+            // The kernel half wakes only the task's previous CPU for a task that may go anywhere,
+            // so an idle CPU elsewhere has to be named.
+            Placement::Any { near } if self.view.running + 1 < self.view.cpus => {
+                self.claim_idle(pid, near).unwrap_or(RL_CPU_ANY)
+            }
+            Placement::Any { .. } => RL_CPU_ANY,
+        }
+    }
+
+    /// An idle CPU that the task may use, close to `near`. One system call.
+    fn claim_idle(&self, pid: Pid, near: CpuId) -> Option<i32> {
+        let mut argument =
+            bpf_intf::task_cpu_arg { pid: pid.as_raw(), cpu: near.as_raw(), flags: 0 };
+        // SAFETY: all-zero is how libbpf wants its options before they are filled in.
+        let mut options: libbpf_sys::bpf_test_run_opts = unsafe { std::mem::zeroed() };
+        options.sz = size_of_val(&options) as u64;
+        options.ctx_in = (&raw mut argument).cast();
+        options.ctx_size_in = size_of_val(&argument) as u32;
+        let program = std::os::fd::AsFd::as_fd(&self.bpf.skel.progs.rs_select_cpu);
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&program);
+        // SAFETY: the descriptor is that of a loaded program, and the argument outlives the call.
+        let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(fd, &mut options) };
+        let cpu = options.retval as i32;
+        (result == 0 && cpu >= 0).then_some(cpu)
+    }
+}
+
+impl Port for KernelPort<'_> {
+    fn recv(&mut self) -> Option<Arrival> {
+        loop {
+            match self.bpf.dequeue_task() {
+                Ok(Some(task)) => match raw(&task).decode() {
+                    Ok(mut arrival) => {
+                        let fast = self.fast.as_mut();
+                        arrival.facts = fast.and_then(|fast| fast.receive(arrival.pid, self.begun));
+                        return Some(arrival);
+                    }
+                    Err(_) => self.malformed += 1,
+                },
+                Ok(None) => return None,
+                Err(_) => {
+                    self.malformed += 1;
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, dispatch: &Dispatch) -> Result<(), Full> {
+        let cpu = self.resolve(dispatch.pid, dispatch.placement);
+        let ring = self.bpf.user_ring();
+        let size = size_of::<bpf_intf::dispatched_task_ctx>() as u32;
+        // SAFETY: the ring lives as long as `self`; it returns null or `size` writable bytes,
+        // aligned to eight, which are submitted before anything else touches the ring.
+        unsafe {
+            let sample = libbpf_sys::user_ring_buffer__reserve(ring, size);
+            if sample.is_null() {
+                return Err(Full);
+            }
+            // Before the kernel can act on the decision.
+            if let Some(fast) = &mut self.fast {
+                let now = *self.sent.get_or_insert_with(worker::now);
+                fast.sent(dispatch.pid, dispatch.tier, now);
+            }
+            sample.cast::<bpf_intf::dispatched_task_ctx>().write(bpf_intf::dispatched_task_ctx {
+                pid: dispatch.pid.as_raw(),
+                cpu,
+                flags: 0,
+                slice_ns: dispatch.slice.as_nanos(),
+                vtime: dispatch.vtime.as_raw(),
+                enq_cnt: dispatch.ticket.0,
+            });
+            libbpf_sys::user_ring_buffer__submit(ring, sample);
+        }
+        Ok(())
+    }
+
+    /// The backend only kicks idle CPUs, so without a fast path there is nothing to do.
+    fn kick(&mut self, cpu: CpuId) {
+        if let Some(fast) = &self.fast {
+            fast.kick(cpu);
+        }
+    }
+
+    fn view(&self) -> &MachineView {
+        &self.view
+    }
+}
+
+fn raw(task: &QueuedTask) -> RawArrival {
+    RawArrival {
+        pid: task.pid,
+        cpu: task.cpu,
+        nr_cpus_allowed: task.nr_cpus_allowed,
+        flags: task.flags,
+        start_ts: task.start_ts,
+        stop_ts: task.stop_ts,
+        exec_runtime: task.exec_runtime,
+        weight: task.weight,
+        enq_cnt: task.enq_cnt,
+        comm: task.comm.map(|letter| letter as u8),
+    }
+}
+
+/// The kernel's debug dump, if it wrote one.
+fn dump() -> Option<String> {
+    let place = scx_utils::UEI_DUMP_PTR_MUTEX.lock().ok()?.ptr;
+    if place.is_null() {
+        return None;
+    }
+    // SAFETY: the skeleton, which owns the memory, is still there, and the kernel ended the text
+    // with a zero.
+    let text = unsafe { CStr::from_ptr(place) }.to_string_lossy().into_owned();
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// The kernel's reason and message in one line.
+fn explain(reason: &[std::ffi::c_char], message: &[std::ffi::c_char]) -> String {
+    let text = |raw: &[std::ffi::c_char]| {
+        let bytes: Vec<u8> = raw.iter().map(|&letter| letter as u8).collect();
+        CStr::from_bytes_until_nul(&bytes)
+            .map(|text| text.to_string_lossy().trim().to_owned())
+            .unwrap_or_default()
+    };
+    match (text(reason), text(message)) {
+        (reason, message) if message.is_empty() => reason,
+        (reason, message) => format!("{reason} ({message})"),
+    }
+}

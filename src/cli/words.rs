@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Values on the command line that are more than a number.
+
+use pandemonium_engine::task::{Comm, Tier};
+use pandemonium_engine::topology::CpuMask;
+use std::str::FromStr;
+
+/// A program that belongs to a tier whatever it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boost {
+    /// How its name begins.
+    pub name: Comm,
+    /// Where it belongs.
+    pub tier: Tier,
+}
+
+impl FromStr for Boost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Boost, String> {
+        let Some((begins, word)) = text.rsplit_once(':') else {
+            return Ok(Boost { name: name(text)?, tier: Tier::LatCritical });
+        };
+        let tier = match word {
+            "lat-critical" => Tier::LatCritical,
+            "interactive" => Tier::Interactive,
+            "batch" => Tier::Batch,
+            _ => {
+                return Err(format!(
+                    "after the last colon stands a tier, lat-critical, interactive or batch, not \
+                     {word:?}"
+                ));
+            }
+        };
+        Ok(Boost { name: name(begins)?, tier })
+    }
+}
+
+/// How the name of a program begins.
+pub fn name(text: &str) -> Result<Comm, String> {
+    if text.is_empty() || text.contains('\0') {
+        return Err("a program name has at least one letter".into());
+    }
+    Ok(Comm::from_text(text))
+}
+
+/// CPUs to prefer, as a person says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DomainWish {
+    /// All of them: no preference.
+    All,
+    /// The fast ones.
+    Performance,
+    /// The frugal ones.
+    Powersave,
+    /// These, and how they were written.
+    Cpus(Box<CpuMask>, String),
+}
+
+impl FromStr for DomainWish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DomainWish, String> {
+        match text {
+            "all" => Ok(DomainWish::All),
+            "performance" => Ok(DomainWish::Performance),
+            "powersave" => Ok(DomainWish::Powersave),
+            _ => match CpuMask::parse(text) {
+                Ok(cpus) => Ok(DomainWish::Cpus(Box::new(cpus), text.into())),
+                Err(error) => Err(error.to_string()),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boost_is_a_name_and_perhaps_a_tier() {
+        let boost = |text: &str| text.parse::<Boost>();
+        let of = |name, tier| Ok(Boost { name: Comm::from_text(name), tier });
+        assert_eq!(boost("vpp_main"), of("vpp_main", Tier::LatCritical));
+        assert_eq!(boost("dpdk:interactive"), of("dpdk", Tier::Interactive));
+        assert_eq!(boost("ffmpeg:batch"), of("ffmpeg", Tier::Batch));
+        assert_eq!(boost("kworker/u8:3:batch"), of("kworker/u8:3", Tier::Batch));
+        assert!(boost("kworker/u8:3").unwrap_err().contains("not \"3\""));
+        assert!(boost("").is_err() && boost(":batch").is_err());
+    }
+
+    #[test]
+    fn a_domain_is_a_word_a_list_or_a_mask() {
+        let domain = |text: &str| text.parse::<DomainWish>();
+        assert_eq!(domain("powersave"), Ok(DomainWish::Powersave));
+        let even = |text| match domain(text) {
+            Ok(DomainWish::Cpus(cpus, _)) => cpus.iter().map(|cpu| cpu.as_raw()).collect(),
+            _ => vec![],
+        };
+        assert_eq!(even("0-7:2"), [0, 2, 4, 6]);
+        assert_eq!(even("0x55"), [0, 2, 4, 6]);
+        assert_eq!(even("0x1_00000000_00000000"), [64]);
+        assert!(domain("turbo").is_err() && domain("").is_err() && domain("0x0").is_err());
+    }
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The fast path: a BPF object of our own that runs beside the backend, and the memory through
+//! which it tells what it sees (`src/bpf/fast_path.h`).
+
+mod mapped;
+mod news;
+mod parts;
+mod records;
+pub mod refusal;
+
+use self::mapped::Mapped;
+use self::news::News;
+pub use self::parts::{Part, Parts, State};
+use self::records::Records;
+use super::tally::{Event, Row, Stage, Tally};
+use anyhow::{Context, Result, bail, ensure};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Link, OpenObject, ProgramType, libbpf_sys};
+use pandemonium_engine::facts::{CpuSet, Facts};
+use pandemonium_engine::task::{CpuId, Pid, Tier};
+use pandemonium_engine::time::{Span, Stamp};
+use pandemonium_engine::topology::{CpuMask, Topology};
+use pandemonium_policies::control::fine::Fine;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+
+#[allow(missing_docs, non_upper_case_globals, non_camel_case_types, non_snake_case, dead_code)]
+#[allow(clippy::all, clippy::unwrap_used)]
+mod fast_path_intf {
+    include!(concat!(env!("OUT_DIR"), "/fast_path/bpf_intf.rs"));
+}
+
+#[allow(dead_code, clippy::all, clippy::unwrap_used)]
+mod fast_path_skel {
+    include!(concat!(env!("OUT_DIR"), "/fast_path/fast_path_skel.rs"));
+}
+
+use fast_path_intf as abi;
+use fast_path_skel::{FastPathSkel, FastPathSkelBuilder, OpenFastPathSkel};
+
+/// How often loading is tried: each time without one more part.
+pub const ATTEMPTS: usize = Part::ALL.len();
+/// Rows of counters; see `FP_CPUS`.
+const CPUS: usize = abi::fp_limits_FP_CPUS as usize;
+
+/// The loaded fast path.
+pub struct FastPath<'obj> {
+    /// Attached programs run as long as their links live.
+    _links: Vec<Link>,
+    skel: FastPathSkel<'obj>,
+    lost: Parts,
+    records: Records,
+    counters: Mapped<abi::fp_counters, CPUS>,
+    shared: Mapped<abi::fp_settings, 1>,
+    settings: Settings,
+    round: Mapped<abi::fp_round, 1>,
+    cpus: Mapped<abi::fp_cpu, CPUS>,
+    news: News,
+    /// How long messages and decisions took, as far as user space can tell.
+    received: Fine,
+    decided: Fine,
+}
+
+// Counted in the order in which they are read.
+const _: () = assert!(abi::fp_event_FP_EVENTS as usize == Event::ALL.len());
+const _: () = assert!(abi::fp_limits_FP_FINE_BUCKETS as usize == Fine::BUCKETS);
+
+impl<'obj> FastPath<'obj> {
+    /// Loads and attaches it, without what the kernel refuses. To be called before memory is
+    /// locked.
+    pub fn load(
+        objects: &'obj mut [MaybeUninit<OpenObject>; ATTEMPTS],
+        wish: &Wish,
+        topology: &Topology,
+    ) -> Result<Self> {
+        let mut lost = Parts::default();
+        for object in objects {
+            refusal::take();
+            match open(object, wish, topology, lost)?.load() {
+                Ok(skel) => return FastPath::begin(skel, lost, &wish.online),
+                // Nothing that a part could be blamed for, or was already.
+                Err(error) => match refusal::take().filter(|part| !lost.has(*part)) {
+                    Some(part) => lost.add(part),
+                    None => return Err(error.into()),
+                },
+            }
+            ensure!(lost != Parts::all(), "the kernel refused each of its parts");
+        }
+        bail!("the kernel refused it")
+    }
+
+    /// Attaches what was loaded, and opens what it tells.
+    fn begin(mut skel: FastPathSkel<'obj>, mut lost: Parts, online: &CpuMask) -> Result<Self> {
+        let cpus = Mapped::new(&skel.maps.cpus)?;
+        mark_offline(&cpus, online);
+        let links = attach(&mut skel, &mut lost);
+        let fast = FastPath {
+            records: Records::new(&skel.maps.tasks, &skel.maps.hints)?,
+            counters: Mapped::new(&skel.maps.counters)?,
+            shared: Mapped::new(&skel.maps.settings)?,
+            settings: Settings::default(),
+            round: Mapped::new(&skel.maps.rounds)?,
+            cpus,
+            news: News::open(&skel.maps.news)?,
+            received: Fine::default(),
+            decided: Fine::default(),
+            _links: links,
+            skel,
+            lost,
+        };
+        fast.store();
+        Ok(fast)
+    }
+
+    /// The parts that the kernel refused.
+    pub fn lost(&self) -> Parts {
+        self.lost
+    }
+
+    /// A message about a task has come: tells the kernel so, and says what is known of the task.
+    pub fn receive(&mut self, pid: Pid, now: Stamp) -> Option<Facts> {
+        let (facts, waited) = self.records.receive(pid, now)?;
+        if let Some(waited) = waited {
+            self.received.record(waited);
+        }
+        Some(facts)
+    }
+
+    /// Tells the kernel what the policy thinks of a task, as a decision about it is sent.
+    pub fn sent(&mut self, pid: Pid, tier: Tier, now: Stamp) {
+        if tier > Tier::Batch {
+            self.look_after(pid);
+        }
+        if let Some(took) = self.records.sent(pid, tier, now) {
+            self.decided.record(took);
+        }
+    }
+
+    /// The task shall not be left waiting when the round is over.
+    fn look_after(&self, pid: Pid) {
+        let round = self.round.at(0);
+        // SAFETY: points into the mapping, which nobody else writes. The kernel reads it when this
+        // process leaves its CPU, not meanwhile.
+        unsafe {
+            let decided = (*round).decided;
+            let place = decided as usize % (*round).pids.len();
+            (&raw mut (*round).pids[place]).write_volatile(pid.as_raw());
+            (&raw mut (*round).decided).write_volatile(decided.wrapping_add(1));
+        }
+    }
+
+    /// A task that is gone. Takes in a bounded number of news.
+    pub fn next_exit(&mut self) -> Option<Pid> {
+        for _ in 0..news::MOST {
+            let (pid, kind) = self.news.next()?;
+            if self.records.hear(pid, kind) {
+                return Some(pid);
+            }
+        }
+        None
+    }
+
+    /// Of the first 64 CPUs the idle ones, and those that run a task of ours. One that was never
+    /// seen to switch is not known to do either.
+    pub fn occupancy(&self) -> (CpuSet, CpuSet) {
+        let (mut idle, mut busy) = (0, 0);
+        for cpu in 0..(*scx_utils::NR_CPU_IDS).min(u64::BITS as usize) {
+            // SAFETY: points into the mapping; any bytes are valid integers. A record that is half
+            // an old one costs a less than perfect choice.
+            let record = unsafe { std::ptr::read_volatile(self.cpus.at(cpu)) };
+            match record.occupant {
+                _ if record.since == 0 => {}
+                abi::fp_occupant_FP_IDLE => idle |= 1 << cpu,
+                abi::fp_occupant_FP_BATCH..=abi::fp_occupant_FP_LAT_CRITICAL => busy |= 1 << cpu,
+                _ => {}
+            }
+        }
+        (CpuSet(idle), CpuSet(busy))
+    }
+
+    /// How the fast path shall interrupt, from now on.
+    pub fn settle(&mut self, new: Settings) {
+        if new != self.settings {
+            self.settings = new;
+            self.store();
+        }
+    }
+
+    fn store(&self) {
+        let (new, settings) = (&self.settings, self.shared.at(0));
+        let waiting = new.waiting.map_or(abi::fp_occupant_FP_IDLE, occupant);
+        // SAFETY: points into the mapping. Each field is read by itself, so a kernel that sees
+        // some old and some new ones does nothing wrong.
+        unsafe {
+            (&raw mut (*settings).preempt_thresh_ns).write_volatile(new.preempt_thresh.as_nanos());
+            (&raw mut (*settings).burst).write_volatile(new.burst as u32);
+            (&raw mut (*settings).hand_off).write_volatile(new.hand_off as u32);
+            (&raw mut (*settings).waiting).write_volatile(waiting);
+            let preempt = new.preempt && !self.lost.has(Part::Switches);
+            (&raw mut (*settings).preempt).write_volatile(preempt as u32);
+        }
+    }
+
+    /// Interrupts whoever runs on `cpu`. One system call.
+    pub fn kick(&self, cpu: CpuId) {
+        if self.lost.has(Part::Asking) {
+            return;
+        }
+        let mut argument = abi::fp_kick_arg { cpu: cpu.as_raw() };
+        // Nothing can be done about a failure, and nothing has to: the tick comes.
+        run(&self.skel.progs.fp_kick, &mut argument);
+    }
+
+    /// What was counted, over all CPUs that the machine can have.
+    pub fn tally(&self) -> Tally {
+        let mut sum = Tally::default();
+        sum.add_stage(Stage::Received, &self.received);
+        sum.add_stage(Stage::Decided, &self.decided);
+        for cpu in 0..(*scx_utils::NR_CPU_IDS).min(CPUS) {
+            // SAFETY: points into the mapping; any bytes are valid integers, and none is written
+            // in two parts.
+            let row = unsafe { &*self.counters.at(cpu) };
+            sum.add(&Row {
+                latency: &row.wake_latency,
+                sleep: &row.sleep,
+                l2_hits: &row.l2_hits,
+                l2_misses: &row.l2_misses,
+                waits: &row.wait,
+                starts: &row.start,
+                events: &row.events,
+            });
+        }
+        sum
+    }
+}
+
+/// What is wanted of the fast path from the start.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// The CPUs that tasks prefer, of the first 64; 0 if there are none.
+    pub domain: u64,
+    /// The CPUs that are online. No other one is ever interrupted or waited for.
+    pub online: CpuMask,
+    /// Parts that the kernel shall refuse, for tests.
+    pub broken: Parts,
+}
+
+/// How the fast path shall interrupt. By default, not at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether to interrupt at all.
+    pub preempt: bool,
+    /// Whether a waker that has always slept soon afterwards is trusted to do so again.
+    pub hand_off: bool,
+    /// A Batch task that has run less is not interrupted for another one.
+    pub preempt_thresh: Span,
+    /// Whether many tasks wake up at the moment: then the threshold counts as zero.
+    pub burst: bool,
+    /// The most urgent tier of which a task waits for a decision. Interactive stands for
+    /// LatCritical too.
+    pub waiting: Option<Tier>,
+}
+
+/// Marks every CPU that is not online. Left as it is, its record would be that of an idle CPU: the
+/// first choice of every wakeup, with a queue that no CPU serves.
+fn mark_offline(cpus: &Mapped<abi::fp_cpu, CPUS>, online: &CpuMask) {
+    for cpu in (0..CPUS as i32).filter_map(CpuId::new).filter(|cpu| !online.contains(*cpu)) {
+        let record = cpus.at(cpu.as_raw() as usize);
+        // SAFETY: points into the mapping, which no program writes before it is attached.
+        unsafe { (&raw mut (*record).occupant).write_volatile(abi::fp_occupant_FP_OFFLINE) };
+    }
+}
+
+/// The number of a tier in memory shared with the kernel.
+fn occupant(tier: Tier) -> u32 {
+    match tier {
+        Tier::Batch => abi::fp_occupant_FP_BATCH,
+        Tier::Interactive => abi::fp_occupant_FP_INTERACTIVE,
+        Tier::LatCritical => abi::fp_occupant_FP_LAT_CRITICAL,
+    }
+}
+
+/// How often the kernel's tick comes, which is how exact the coarse clock is.
+fn tick() -> Span {
+    let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes only into `tick`.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut tick) };
+    Span::from_nanos(tick.tv_sec as u64 * 1_000_000_000 + tick.tv_nsec as u64)
+}
+
+/// Opens it and fills in what it has to know; `without` some parts, and with those broken that
+/// are to be broken.
+fn open<'obj>(
+    object: &'obj mut MaybeUninit<OpenObject>,
+    wish: &Wish,
+    topology: &Topology,
+    without: Parts,
+) -> Result<OpenFastPathSkel<'obj>> {
+    let mut open = FastPathSkelBuilder::default().open(object)?;
+    let constants = open.maps.rodata_data.as_mut().context("the object has no constants")?;
+    constants.scheduler_tgid = std::process::id();
+    constants.nr_cpus = *scx_utils::NR_CPU_IDS as u32;
+    for (l2, cpu) in constants.l2_of.iter_mut().zip((0..).filter_map(CpuId::new)) {
+        // A cache that nobody knows of is shared with nobody; dense numbers stay far below.
+        let alone = 1 << 15 | cpu.as_raw() as u16;
+        *l2 = Some(topology.place(cpu).l2).filter(|l2| *l2 != u16::MAX).unwrap_or(alone);
+    }
+    constants.tick_ns = tick().as_nanos();
+    constants.domain = wish.domain;
+    // The flag's number is the running kernel's business; without it a kick that should preempt
+    // would silently be a plain one.
+    let preempt = scx_utils::compat::read_enum("scx_kick_flags", "SCX_KICK_PREEMPT")?;
+    constants.kick_flags = preempt;
+    for mut program in open.open_object_mut().progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        let part = Part::of(&name).context("a program belongs to no part")?;
+        program.set_autoload(!without.has(part));
+        if wish.broken.has(part) {
+            // No program of ours passes as such a one.
+            program.set_prog_type(ProgramType::SkLookup);
+        }
+    }
+    Ok(open)
+}
+
+/// Attaches what was loaded, part by part; a part that fails is lost as a whole.
+fn attach(skel: &mut FastPathSkel, lost: &mut Parts) -> Vec<Link> {
+    let mut links = Vec::new();
+    let refused = *lost;
+    for part in Part::ALL.into_iter().filter(|part| !refused.has(*part)) {
+        let prepared = part != Part::Timers || run(&skel.progs.fp_prepare, &mut ());
+        let programs = skel.object_mut().progs_mut().filter(|program| {
+            let ours = part.programs().iter().any(|name| program.name() == *name);
+            ours && program.prog_type() == ProgramType::Tracing
+        });
+        let attached = programs.map(|program| program.attach()).collect::<Result<Vec<_>, _>>();
+        match attached {
+            Ok(attached) if prepared => links.extend(attached),
+            _ => lost.add(part),
+        }
+    }
+    links
+}
+
+/// Runs a program that waits for nothing, with `argument` as its context. Whether all went well.
+fn run<T>(program: &impl AsFd, argument: &mut T) -> bool {
+    // SAFETY: all-zero is how libbpf wants its options before they are filled in.
+    let mut options: libbpf_sys::bpf_test_run_opts = unsafe { std::mem::zeroed() };
+    options.sz = size_of_val(&options) as u64;
+    if size_of::<T>() > 0 {
+        options.ctx_in = (&raw mut *argument).cast();
+        options.ctx_size_in = size_of::<T>() as u32;
+    }
+    let fd = program.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is that of a loaded program, and the argument outlives the call.
+    unsafe { libbpf_sys::bpf_prog_test_run_opts(fd, &mut options) == 0 && options.retval == 0 }
+}

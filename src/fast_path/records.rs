@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What the kernel noted of each task, and what we tell it in return.
+//!
+//! A record belongs to all pids that are equal modulo their number, and the kernel may write while
+//! we read. So a record is believed only if it names the pid and did not change meanwhile.
+
+use super::mapped::Mapped;
+use super::news::Kind;
+use super::{abi, occupant};
+use anyhow::Result;
+use libbpf_rs::MapCore;
+use pandemonium_engine::facts::{CpuSet, Facts};
+use pandemonium_engine::task::{CpuId, Pid, Tier};
+use pandemonium_engine::time::{Span, Stamp};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// Task records; see `FP_TASKS`.
+const TASKS: usize = abi::fp_limits_FP_TASKS as usize;
+/// Kernel ABI: task flags of `linux/sched.h`, policy of `uapi/linux/sched.h`.
+const PF_KTHREAD: u32 = 0x0020_0000;
+const PF_WQ_WORKER: u32 = 0x0000_0020;
+const SCHED_IDLE: u16 = 5;
+
+/// Both tables, by pid.
+pub struct Records {
+    tasks: Mapped<abi::fp_task, TASKS>,
+    hints: Mapped<abi::fp_hint, TASKS>,
+}
+
+impl Records {
+    /// Maps them.
+    pub fn new(tasks: &impl MapCore, hints: &impl MapCore) -> Result<Records> {
+        Ok(Records { tasks: Mapped::new(tasks)?, hints: Mapped::new(hints)? })
+    }
+
+    /// A message about a task has come. Says what is known of the task, and how long the message
+    /// took, if that is; `None` if its record tells of somebody else, or is being written.
+    pub fn receive(&self, pid: Pid, now: Stamp) -> Option<(Facts, Option<Span>)> {
+        let hint = self.hint(pid);
+        // SAFETY: points into the mapping. The pid goes last, so that a kernel that looks
+        // meanwhile takes the hint for that of another pid or sees all of it, give or take a
+        // decision.
+        unsafe {
+            if (*hint).pid != pid.as_raw() {
+                (&raw mut (*hint).tier).write_volatile(occupant(Tier::Interactive));
+                (&raw mut (*hint).sent).write_volatile(0);
+            }
+            (&raw mut (*hint).received).write_volatile(now.as_nanos());
+            fence(Ordering::Release);
+            (&raw mut (*hint).pid).write_volatile(pid.as_raw());
+        }
+        let task = self.task(pid)?;
+        // User space can be quicker than the note of a wake-up: then the record is the old one.
+        let asked = if task.waiting != 0 { task.woken } else { task.stopped };
+        // It began before we looked, and stops for the first time.
+        let waited = (asked > 0).then(|| now.since(Stamp::from_nanos(asked)));
+        Some((facts(&task), waited))
+    }
+
+    /// A decision about a task is sent: tells the kernel what the policy thinks of the task. Says
+    /// how long the decision took, if its message is known.
+    pub fn sent(&self, pid: Pid, tier: Tier, now: Stamp) -> Option<Span> {
+        let hint = self.hint(pid);
+        // SAFETY: as in `receive`.
+        let received = unsafe {
+            let known = (*hint).pid == pid.as_raw();
+            (&raw mut (*hint).tier).write_volatile(occupant(tier));
+            (&raw mut (*hint).sent).write_volatile(now.as_nanos());
+            fence(Ordering::Release);
+            (&raw mut (*hint).pid).write_volatile(pid.as_raw());
+            known.then(|| (*hint).received)
+        };
+        received.map(|received| now.since(Stamp::from_nanos(received)))
+    }
+
+    /// Takes in news of a task. Whether it is gone: a pid that waits for a decision is not, it has
+    /// been used again.
+    pub fn hear(&self, pid: Pid, kind: Kind) -> bool {
+        let hint = self.hint(pid);
+        // SAFETY: points into the mapping; nobody else writes to it.
+        unsafe {
+            if (*hint).pid != pid.as_raw() {
+                return false;
+            }
+            match kind {
+                Kind::Exec => {
+                    (&raw mut (*hint).tier).write_volatile(occupant(Tier::Interactive));
+                    false
+                }
+                Kind::Exit if (*hint).sent >= (*hint).received => {
+                    (&raw mut (*hint).pid).write_volatile(0);
+                    true
+                }
+                Kind::Exit => false,
+            }
+        }
+    }
+
+    fn hint(&self, pid: Pid) -> *mut abi::fp_hint {
+        self.hints.at(pid.as_raw() as usize % TASKS)
+    }
+
+    /// The record of a task, if it tells of that task and is whole.
+    fn task(&self, pid: Pid) -> Option<abi::fp_task> {
+        let record = self.tasks.at(pid.as_raw() as usize % TASKS);
+        // SAFETY: `record` points into the mapping, which lives as long as `self`. The kernel may
+        // write while we read, so the copy is only believed if the sequence number was even and
+        // did not change meanwhile; any bytes are valid integers.
+        let task = unsafe {
+            let seq = AtomicU32::from_ptr(&raw mut (*record).seq);
+            let before = seq.load(Ordering::Acquire);
+            let copy = std::ptr::read_volatile(record);
+            fence(Ordering::Acquire);
+            if before & 1 == 1 || seq.load(Ordering::Relaxed) != before {
+                return None;
+            }
+            copy
+        };
+        (task.pid == pid.as_raw()).then_some(task)
+    }
+}
+
+fn facts(task: &abi::fp_task) -> Facts {
+    Facts {
+        wakeups: task.wakeups,
+        voluntary: task.voluntary,
+        involuntary: task.involuntary,
+        cpu_time: Span::from_nanos(task.cpu_ns),
+        woken: Stamp::from_nanos(task.woken),
+        slept: Span::from_nanos(task.slept_ns),
+        kthread: task.flags & PF_KTHREAD != 0,
+        workqueue: task.flags & PF_WQ_WORKER != 0,
+        idle_class: task.policy == SCHED_IDLE,
+        nice: task.nice,
+        allowed: CpuSet(task.allowed),
+        kicked: CpuId::new(task.kicked_cpu).filter(|_| task.waiting != 0),
+        handed_off: task.handed_off != 0 && task.waiting != 0,
+        waker: Pid::new(task.waker),
+        process: Pid::new(task.tgid),
+        last_cpu: CpuId::new(task.last_cpu),
+        stint: Span::from_nanos(task.stint_ns),
+        stopped: Stamp::from_nanos(task.stopped),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pid(number: i32) -> Pid {
+        Pid::new(number).unwrap()
+    }
+
+    fn at(us: u64) -> Stamp {
+        Stamp::from_nanos(us * 1_000)
+    }
+
+    fn records() -> Records {
+        Records { tasks: Mapped::anonymous(), hints: Mapped::anonymous() }
+    }
+
+    /// What the kernel would write of a task that woke up at 100 us and last stopped at 40 us.
+    fn note(records: &Records, owner: i32, change: fn(&mut abi::fp_task)) {
+        let record = records.tasks.at(owner as usize % TASKS);
+        // SAFETY: points into the mapping, which only this test uses.
+        let task = unsafe { &mut *record };
+        (task.pid, task.seq, task.wakeups, task.waiting) = (owner, 4, 9, 1);
+        (task.woken, task.stopped, task.kicked_cpu, task.last_cpu) = (100_000, 40_000, 3, -1);
+        change(task);
+    }
+
+    #[test]
+    fn a_record_is_believed_if_it_is_whole_and_names_the_pid() {
+        let records = records();
+        assert_eq!(records.receive(pid(7), at(110)), None, "nobody was seen");
+        note(&records, 7, |_| ());
+        let (facts, waited) = records.receive(pid(7), at(110)).unwrap();
+        assert_eq!((facts.wakeups, facts.kicked, facts.last_cpu), (9, CpuId::new(3), None));
+        assert_eq!(waited, Some(Span::from_micros(10)));
+        note(&records, 7, |task| task.seq = 5);
+        assert_eq!(records.receive(pid(7), at(110)), None, "it is being written");
+    }
+
+    #[test]
+    fn a_task_that_lost_its_cpu_has_waited_since_then_and_was_not_kicked_for() {
+        let records = records();
+        note(&records, 7, |task| (task.waiting, task.handed_off) = (0, 1));
+        let (facts, waited) = records.receive(pid(7), at(110)).unwrap();
+        assert_eq!((facts.kicked, facts.handed_off), (None, false));
+        assert_eq!(waited, Some(Span::from_micros(70)));
+        note(&records, 7, |task| (task.waiting, task.stopped) = (0, 0));
+        assert_eq!(
+            records.receive(pid(7), at(110)).unwrap().1,
+            None,
+            "it has never stopped before"
+        );
+    }
+
+    #[test]
+    fn pids_beyond_the_table_share_a_record_and_are_told_apart() {
+        let records = records();
+        let (low, high) = (7, 7 + TASKS as i32);
+        note(&records, high, |_| ());
+        assert_eq!(records.receive(pid(low), at(110)), None);
+        assert!(records.receive(pid(high), at(110)).is_some());
+        assert_eq!(records.sent(pid(high), Tier::Batch, at(115)), Some(Span::from_micros(5)));
+        // The hint went over to the other one, so nothing of it counts for this one.
+        assert_eq!(records.receive(pid(low), at(120)), None);
+        assert_eq!(records.sent(pid(high), Tier::Batch, at(125)), None);
+        assert!(!records.hear(pid(low), Kind::Exit), "it is not the owner any more");
+    }
+
+    #[test]
+    fn a_pid_that_waits_for_a_decision_has_been_used_again() {
+        let records = records();
+        records.receive(pid(7), at(1));
+        records.sent(pid(7), Tier::Batch, at(2));
+        records.receive(pid(7), at(3));
+        assert!(!records.hear(pid(7), Kind::Exit));
+        records.sent(pid(7), Tier::Batch, at(4));
+        assert!(records.hear(pid(7), Kind::Exit));
+        assert!(!records.hear(pid(7), Kind::Exit), "told once");
+    }
+
+    #[test]
+    fn what_was_thought_of_a_program_is_not_thought_of_the_next() {
+        let records = records();
+        let tier = || unsafe { (*records.hint(pid(7))).tier };
+        records.sent(pid(7), Tier::Batch, at(1));
+        assert_eq!(tier(), occupant(Tier::Batch));
+        assert!(!records.hear(pid(7), Kind::Exec));
+        assert_eq!(tier(), occupant(Tier::Interactive));
+        records.sent(pid(7 + TASKS as i32), Tier::LatCritical, at(2));
+        records.receive(pid(7), at(3));
+        assert_eq!(tier(), occupant(Tier::Interactive));
+    }
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The machine as the policy is told about it: facts first, then what follows from them, so that
+//! it can be tested for machines that nobody has.
+
+use super::cli::DomainWish;
+use anyhow::anyhow;
+use pandemonium_engine::task::CpuId;
+use pandemonium_engine::topology::{CpuMask, CpuPlace, Domain, Topology};
+use pandemonium_host::failure::Failure;
+use scx_utils::CoreType;
+use std::collections::BTreeMap;
+
+/// What is online.
+pub struct Machine {
+    cpus: Vec<OnlineCpu>,
+}
+
+/// One CPU, with the kernel's numbers for what it shares with others.
+#[derive(Clone, Copy, Debug)]
+struct OnlineCpu {
+    id: CpuId,
+    core: usize,
+    l2: Option<usize>,
+    llc: usize,
+    node: usize,
+    /// Built to save power rather than for speed.
+    little: bool,
+}
+
+impl Machine {
+    /// Looks at the machine.
+    pub fn observe() -> Result<Machine, Failure> {
+        let unknown = |error| anyhow!("cannot find out which CPUs there are: {error:#}");
+        let found = scx_utils::Topology::new().map_err(unknown).map_err(Failure::internal)?;
+        let cpus = found.all_cpus.values().filter_map(|cpu| {
+            Some(OnlineCpu {
+                id: CpuId::new(i32::try_from(cpu.id).ok()?)?,
+                core: cpu.core_id,
+                l2: (cpu.l2_id != usize::MAX).then_some(cpu.l2_id),
+                llc: cpu.llc_id,
+                node: cpu.node_id,
+                little: cpu.core_type == CoreType::Little,
+            })
+        });
+        Ok(Machine { cpus: cpus.collect() })
+    }
+
+    /// The CPUs that are online.
+    pub fn online(&self) -> CpuMask {
+        self.cpus.iter().map(|cpu| cpu.id).collect()
+    }
+
+    /// Where every CPU is. One that is offline shares nothing.
+    pub fn topology(&self) -> Topology {
+        let mut numbers = [(); 4].map(|()| Numbers::default());
+        let [cores, l2s, llcs, nodes] = &mut numbers;
+        let count = self.cpus.iter().map(|cpu| cpu.id.as_raw() + 1).max().unwrap_or(0);
+        let alone = CpuPlace { core: u16::MAX, l2: u16::MAX, llc: u16::MAX, node: 0 };
+        let mut places = vec![alone; count as usize];
+        for cpu in &self.cpus {
+            places[cpu.id.as_raw() as usize] = CpuPlace {
+                core: cores.of(cpu.core),
+                l2: cpu.l2.map_or(u16::MAX, |l2| l2s.of(l2)),
+                llc: llcs.of(cpu.llc),
+                node: nodes.of(cpu.node),
+            };
+        }
+        Topology::new(places)
+    }
+
+    /// The CPUs to prefer; `None` when that would be all of them.
+    pub fn domain(&self, wish: &DomainWish, strict: bool) -> Result<Option<Domain>, Failure> {
+        let of_kind = |little| self.cpus.iter().filter(move |cpu| cpu.little == little);
+        let (cpus, text) = match wish {
+            DomainWish::All => return Ok(None),
+            DomainWish::Performance => (of_kind(false).map(|cpu| cpu.id).collect(), "performance"),
+            DomainWish::Powersave => (of_kind(true).map(|cpu| cpu.id).collect(), "powersave"),
+            DomainWish::Cpus(cpus, text) => (**cpus, text.as_str()),
+        };
+        let online = self.online();
+        let usable = cpus.and(&online);
+        if usable.is_empty() {
+            let why = match wish {
+                DomainWish::Powersave => "the CPUs of this machine are all of one kind".into(),
+                _ => format!("online are {}", list(&online)),
+            };
+            return Err(Failure::Usage(format!(
+                "--primary-domain {text} names no CPU that is online: {why}"
+            )));
+        }
+        Ok((usable != online).then_some(Domain { cpus: usable, strict }))
+    }
+}
+
+/// Dense numbers in the order of first sight.
+#[derive(Default)]
+struct Numbers(BTreeMap<usize, u16>);
+
+impl Numbers {
+    fn of(&mut self, kernels: usize) -> u16 {
+        // There are no more different things than CPUs, of which 16 bits can number all.
+        let next = self.0.len() as u16;
+        *self.0.entry(kernels).or_insert(next)
+    }
+}
+
+/// CPUs as the kernel lists them: `0-3,8`.
+fn list(cpus: &CpuMask) -> String {
+    let mut ranges: Vec<(i32, i32)> = Vec::new();
+    for cpu in cpus.iter().map(CpuId::as_raw) {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let range = |&(first, last): &(i32, i32)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    ranges.iter().map(range).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpu(number: i32) -> CpuId {
+        CpuId::new(number).unwrap()
+    }
+
+    /// Two fast cores with two threads each and a cache for each core, on node 0; two slow ones
+    /// that share a cache, on node 4; CPU 4 is offline. The kernel's numbers have gaps.
+    fn hybrid() -> Machine {
+        let fast = |id, core| OnlineCpu {
+            id: cpu(id),
+            core,
+            l2: Some(core * 8),
+            llc: 3,
+            node: 0,
+            little: false,
+        };
+        let slow =
+            |id, core| OnlineCpu { l2: Some(77), llc: 9, node: 4, little: true, ..fast(id, core) };
+        Machine {
+            cpus: vec![fast(0, 0), fast(1, 0), fast(2, 1), fast(3, 1), slow(5, 6), slow(6, 7)],
+        }
+    }
+
+    fn uniform() -> Machine {
+        let one = |id| OnlineCpu { id: cpu(id), core: 0, l2: None, llc: 0, node: 0, little: false };
+        Machine { cpus: vec![one(0), one(1)] }
+    }
+
+    fn named(machine: &Machine, text: &str) -> Result<Option<Domain>, String> {
+        machine.domain(&text.parse().unwrap(), true).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn cpus_that_share_something_share_its_number() {
+        let topology = hybrid().topology();
+        assert_eq!(topology.cpus(), 7);
+        let place = |number| topology.place(cpu(number));
+        assert_eq!(place(1), CpuPlace { core: 0, l2: 0, llc: 0, node: 0 });
+        assert_eq!(place(2), CpuPlace { core: 1, l2: 1, llc: 0, node: 0 });
+        assert_eq!(place(6), CpuPlace { core: 3, l2: 2, llc: 1, node: 1 });
+        assert!(topology.shares_l2(cpu(5), cpu(6)) && !topology.shares_l2(cpu(1), cpu(2)));
+        assert!(!topology.shares_l2(cpu(4), cpu(5)), "offline");
+        assert!(!uniform().topology().shares_l2(cpu(0), cpu(1)), "a cache that nobody knows of");
+    }
+
+    #[test]
+    fn a_domain_is_what_was_named_unless_it_is_everything() {
+        let cpus = |text: &str| {
+            let domain = named(&hybrid(), text).unwrap();
+            domain.map(|domain| domain.cpus.iter().map(|cpu| cpu.as_raw()).collect::<Vec<_>>())
+        };
+        assert_eq!(cpus("performance"), Some(vec![0, 1, 2, 3]));
+        assert_eq!(cpus("powersave"), Some(vec![5, 6]));
+        assert_eq!(cpus("0-7:2"), Some(vec![0, 2, 6]), "4 is offline");
+        assert_eq!(cpus("all"), None);
+        assert_eq!(cpus("0-63"), None);
+        assert!(named(&hybrid(), "5").unwrap().unwrap().strict);
+        assert_eq!(named(&uniform(), "performance"), Ok(None));
+    }
+
+    #[test]
+    fn a_domain_without_a_cpu_that_is_online_is_refused() {
+        assert_eq!(
+            named(&hybrid(), "4,7-9").unwrap_err(),
+            "--primary-domain 4,7-9 names no CPU that is online: online are 0-3,5-6"
+        );
+        assert_eq!(
+            named(&uniform(), "powersave").unwrap_err(),
+            "--primary-domain powersave names no CPU that is online: the CPUs of this machine are \
+             all of one kind"
+        );
+    }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The process database as a person or a script reads it.
+
+use anyhow::Result;
+use pandemonium_engine::procdb::codec;
+use pandemonium_engine::procdb::{Minute, Profile, Votes};
+use pandemonium_engine::task::{Comm, Tier};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// A table for people, one line a name.
+pub fn show(profiles: &[Profile], when: Minute) -> String {
+    let mut text = format!(
+        "{:<15} {:<13} {:>10} {:>8} {:>9} {:>6}  {}\n",
+        "NAME", "TIER", "CONFIDENCE", "RUN", "WAKES/S", "SEEN", "LAST"
+    );
+    for profile in profiles {
+        let doubt = if profile.prediction().is_some() { "" } else { "?" };
+        let millihertz = profile.wake_freq.as_millihertz();
+        let tier = format!("{}{doubt}", tier_name(profile.votes.dominant()));
+        let confidence = profile.confidence().as_permille() / 10;
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{:<15} {tier:<13} {confidence:>8} % {:>8} {:>9} {:>6}  {}",
+            printable(&profile.comm),
+            profile.run.to_string(),
+            format!("{}.{}", millihertz / 1_000, millihertz % 1_000 / 100),
+            profile.observations,
+            ago(when.minutes_since(profile.last_seen)),
+        );
+    }
+    let confident = profiles.iter().filter(|profile| profile.prediction().is_some()).count();
+    let _ = writeln!(
+        text,
+        "{} names, {confident} of them predicted (a tier with ? is not known well enough yet)",
+        profiles.len()
+    );
+    text
+}
+
+/// A name as it may be sent to a terminal: a task may call itself an escape sequence.
+pub fn printable(comm: &Comm) -> String {
+    without_controls(&comm.to_string())
+}
+
+/// Text of anybody's, as a terminal may have it.
+pub fn without_controls(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// A tier in one word.
+pub fn tier_name(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Batch => "batch",
+        Tier::Interactive => "interactive",
+        Tier::LatCritical => "lat-critical",
+    }
+}
+
+fn ago(minutes: u32) -> String {
+    match minutes {
+        0 => "just now".into(),
+        1 => "a minute ago".into(),
+        2..60 => format!("{minutes} minutes ago"),
+        60..120 => "an hour ago".into(),
+        120..1_440 => format!("{} hours ago", minutes / 60),
+        1_440..2_880 => "a day ago".into(),
+        _ => format!("{} days ago", minutes / 1_440),
+    }
+}
+
+/// The database as JSON.
+#[derive(Serialize)]
+struct Export {
+    /// Version of the file format that the fields follow.
+    version: u32,
+    profiles: Vec<ExportedProfile>,
+}
+
+#[derive(Serialize)]
+struct ExportedProfile {
+    name: String,
+    tier: &'static str,
+    predicted: bool,
+    confidence_permille: u16,
+    votes_batch: f64,
+    votes_interactive: f64,
+    votes_lat_critical: f64,
+    run_ns: u64,
+    run_dev_ns: u64,
+    wakes_per_s: f64,
+    switches_per_s: f64,
+    observations: u32,
+    last_seen_unix_s: u64,
+}
+
+/// Everything that is known, as JSON.
+pub fn export(profiles: &[Profile]) -> Result<String> {
+    let votes = |raw: u32| f64::from(raw) / f64::from(Votes::ONE);
+    let hertz = |millihertz: u32| f64::from(millihertz) / 1_000.0;
+    let profiles = profiles.iter().map(|profile| {
+        let [batch, interactive, lat_critical] = profile.votes.as_raw();
+        ExportedProfile {
+            name: profile.comm.to_string(),
+            tier: tier_name(profile.votes.dominant()),
+            predicted: profile.prediction().is_some(),
+            confidence_permille: profile.confidence().as_permille(),
+            votes_batch: votes(batch),
+            votes_interactive: votes(interactive),
+            votes_lat_critical: votes(lat_critical),
+            run_ns: profile.run.as_nanos(),
+            run_dev_ns: profile.run_dev.as_nanos(),
+            wakes_per_s: hertz(profile.wake_freq.as_millihertz()),
+            switches_per_s: hertz(profile.csw_rate.as_millihertz()),
+            observations: profile.observations,
+            last_seen_unix_s: u64::from(profile.last_seen.as_unix()) * 60,
+        }
+    });
+    let export = Export { version: codec::VERSION, profiles: profiles.collect() };
+    Ok(serde_json::to_string_pretty(&export)?)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use pandemonium_engine::procdb::{Observation, Rate};
+    use pandemonium_engine::time::Span;
+
+    pub const WHEN: Minute = Minute::from_unix(30_000_000);
+
+    /// A name with so many observations.
+    pub fn known(comm: &str, observations: u32) -> Profile {
+        let comm = Comm::from_text(comm);
+        let mut profile = Profile::unseen(comm);
+        for _ in 0..observations {
+            let seen = Observation {
+                comm,
+                tier: Tier::LatCritical,
+                run: Span::from_micros(250),
+                wake_freq: Rate::from_millihertz(60_049),
+                ..Observation::default()
+            };
+            profile.learn(WHEN, &seen);
+        }
+        profile
+    }
+
+    #[test]
+    fn the_table_reads_as_a_person_expects() {
+        let profiles = [known("pipewire", 5), known("new", 1), known("\x1b[2J\nevil", 0)];
+        let later = WHEN.later(Span::from_millis(3 * 3_600_000));
+        let expected = "\
+NAME            TIER          CONFIDENCE      RUN   WAKES/S   SEEN  LAST
+pipewire        lat-critical       100 %    250us      60.0      5  3 hours ago
+new             lat-critical?        0 %    250us      60.0      1  3 hours ago
+?[2J?evil       lat-critical?        0 %      0ns       0.0      0  20833 days ago
+3 names, 1 of them predicted (a tier with ? is not known well enough yet)
+";
+        assert_eq!(show(&profiles, later), expected);
+        let words = [0, 1, 2, 59, 60, 120, 1_439, 1_440, 2_880].map(ago);
+        assert_eq!(words[..4], ["just now", "a minute ago", "2 minutes ago", "59 minutes ago"]);
+        assert_eq!(
+            words[4..],
+            ["an hour ago", "2 hours ago", "23 hours ago", "a day ago", "2 days ago"]
+        );
+    }
+
+    #[test]
+    fn the_export_is_json_with_units_in_its_names() {
+        let text = export(&[known("\x1b\"x", 5)]).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["version"], 3);
+        let first = &json["profiles"][0];
+        assert_eq!(first["name"], "\x1b\"x");
+        assert_eq!(first["tier"], "lat-critical");
+        assert_eq!(first["predicted"], true);
+        assert_eq!(first["confidence_permille"], 1000);
+        assert_eq!(first["run_ns"], 250_000);
+        assert_eq!(first["wakes_per_s"], 60.049);
+        assert_eq!(first["last_seen_unix_s"], 1_800_000_000);
+        assert!(first["votes_lat_critical"].as_f64().is_some_and(|votes| votes > 4.0));
+    }
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `--record`: a thread of the supervisor takes what the worker writes into the shared ring, and
+//! writes it into a file that `pandemonium_lab replay` and `explain` read.
+//!
+//! The worker waits for none of it: what finds no room in the ring is dropped and counted.
+
+use super::process;
+use super::shared::Shared;
+use anyhow::{Result, anyhow};
+use pandemonium_host::failure::Failure;
+use pandemonium_policies::COMPOSITORS;
+use pandemonium_record::file::write::{Header, Recorder};
+use pandemonium_record::{Damage, Entry, Reader, WORDS_MAX, decode};
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How often the ring is emptied: it holds much more than is written in this time.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long the last entries may take to reach the disk.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The thread that writes.
+pub struct Recording {
+    path: PathBuf,
+    stop: Sender<()>,
+    outcome: Receiver<Outcome>,
+    thread: JoinHandle<()>,
+}
+
+/// What came of it.
+struct Outcome {
+    entries: u64,
+    dropped: u64,
+    /// How full the ring was at its fullest, in per mille.
+    fullest: u32,
+    written: Result<u64>,
+}
+
+impl Recording {
+    /// Creates the file and starts to write what the worker will tell.
+    pub fn start(
+        path: &Path,
+        redacted: bool,
+        policy: &str,
+        shared: Arc<Shared>,
+    ) -> Result<Recording, Failure> {
+        let cannot = |error| {
+            Failure::Usage(format!("the recording {} cannot be written: {error:#}", path.display()))
+        };
+        let file = create(path).map_err(cannot)?;
+        let source = super::cli::version();
+        let header = Header { source, policy: policy.to_owned(), redacted };
+        let recorder =
+            Recorder::new(BufWriter::new(file), &header, &COMPOSITORS).map_err(cannot)?;
+        let (stop, stopped) = channel();
+        let (farewell, outcome) = channel();
+        let thread = thread::spawn(move || {
+            // The tasks that are recorded may be hogs, many to a CPU, and among them this thread
+            // would get no more than its share. It needs a few percent of a CPU, and what it cannot
+            // write in time is dropped.
+            process::go_first();
+            let told = write(&shared, recorder, &stopped);
+            // Whoever does not wait any more has said so.
+            let _ = farewell.send(told);
+        });
+        Ok(Recording { path: path.into(), stop, outcome, thread })
+    }
+
+    /// Completes the file, and says in a sentence what is in it.
+    pub fn finish(self) -> String {
+        let path = self.path.display();
+        drop(self.stop);
+        let Ok(outcome) = self.outcome.recv_timeout(PATIENCE) else {
+            return format!("the recording {path} could not be completed: its disk hangs");
+        };
+        // It has said everything and ends.
+        let _ = self.thread.join();
+        let Outcome { entries, dropped, fullest, written } = outcome;
+        match written {
+            Ok(bytes) if dropped == 0 => format!(
+                "recorded {entries} entries in {bytes} bytes, the room for them was at most \
+                 {} % full: {path}",
+                fullest.div_ceil(10)
+            ),
+            Ok(bytes) => format!(
+                "recorded {entries} entries in {bytes} bytes, and {dropped} were dropped because \
+                 the disk or this process was too slow; replay ends at the first gap: {path}"
+            ),
+            Err(error) => format!("the recording {path} is incomplete: {error:#}"),
+        }
+    }
+}
+
+/// A new file that nobody else may read. An existing one, a link included, may be somebody else's,
+/// so it is never touched.
+fn create(path: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    Ok(options.open(path)?)
+}
+
+/// Writes until told to stop, and then what is left.
+fn write(
+    shared: &Shared,
+    mut recorder: Recorder<BufWriter<File>>,
+    stopped: &Receiver<()>,
+) -> Outcome {
+    let Some(ring) = shared.ring() else {
+        let written = Err(anyhow!("there is no ring"));
+        return Outcome { entries: 0, dropped: 0, fullest: 0, written };
+    };
+    let mut drain = Drain { reader: Reader::new(ring), told: 0, fullest: 0 };
+    let mut trouble = None;
+    loop {
+        let last = stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Disconnected);
+        if let (Err(error), None) = (drain.pour(&mut recorder), &trouble) {
+            eprintln!("warning: the recording ends here: {error:#}");
+            trouble = Some(error);
+        }
+        if last {
+            break;
+        }
+    }
+    let (entries, dropped, fullest) = (recorder.entries, drain.reader.dropped(), drain.fullest);
+    let written = match trouble {
+        Some(error) => Err(error),
+        None => {
+            // What was dropped at the very end has no entry behind it that would tell.
+            if dropped > drain.told {
+                recorder.add(&Entry::Dropped(dropped - drain.told));
+            }
+            recorder.finish().and_then(|out| Ok(out.get_ref().metadata()?.len()))
+        }
+    };
+    Outcome { entries, dropped, fullest, written }
+}
+
+/// The way from the ring into the file.
+struct Drain<'r> {
+    reader: Reader<'r>,
+    /// Dropped entries that the file tells of.
+    told: u64,
+    fullest: u32,
+}
+
+impl Drain<'_> {
+    /// Takes out what there is. After an error nothing is written any more, but the ring is still
+    /// emptied, so that what was dropped stays a matter of room.
+    fn pour<W: Write>(&mut self, recorder: &mut Recorder<W>) -> Result<()> {
+        self.fullest = self.fullest.max(self.reader.fullness());
+        let mut words = [0; WORDS_MAX];
+        while let Some(length) = self.reader.pop(&mut words) {
+            let entry = length.and_then(|length| decode(&words[..length]));
+            let entry = entry.map_err(|Damage| anyhow!("the ring is damaged"))?;
+            if let Entry::Dropped(count) = entry {
+                self.told += count;
+            }
+            recorder.add(&entry);
+        }
+        match &recorder.failure {
+            None => Ok(()),
+            Some(error) => Err(anyhow!("{error}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::procdb_file::tests::Scratch;
+    use pandemonium_record::{Writer, length, ring_words};
+    use std::collections::VecDeque;
+    use std::io::{BufReader, Read};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn start(path: &Path, shared: &Arc<Shared>) -> Result<Recording, String> {
+        let started = Recording::start(path, false, "pandemonium", Arc::clone(shared));
+        started.map_err(|failure| failure.to_string())
+    }
+
+    /// How many entries a file holds, and its last three. They are read one by one: all at once
+    /// they would fill the arena.
+    fn end_of(path: &Path) -> (usize, Vec<Entry>) {
+        let mut file = std::fs::File::open(path).unwrap();
+        let mut begin = [0; file::MAGIC.len() + 4];
+        file.read_exact(&mut begin).unwrap();
+        let mut plain = BufReader::new(zstd::Decoder::new(file).unwrap());
+        let mut header = [0; 4];
+        plain.read_exact(&mut header).unwrap();
+        let header = u64::from(u32::from_le_bytes(header));
+        std::io::copy(&mut plain.by_ref().take(header), &mut std::io::sink()).unwrap();
+        let mut word = move || {
+            let mut bytes = [0; 8];
+            plain.read_exact(&mut bytes).ok().map(|()| u64::from_le_bytes(bytes))
+        };
+        let (mut count, mut last) = (0, VecDeque::new());
+        while let Some(first) = word() {
+            let mut words = vec![first];
+            (1..length(first).unwrap()).for_each(|_| words.push(word().unwrap()));
+            last.push_back(decode(&words).unwrap());
+            last.drain(..last.len().saturating_sub(3));
+            count += 1;
+        }
+        (count, last.into())
+    }
+
+    #[test]
+    fn what_the_worker_tells_is_in_the_file_and_the_file_is_ours_alone() {
+        let scratch = Scratch::new();
+        let shared = Arc::new(Shared::with_ring().unwrap());
+        let recording = start(&scratch.path(), &shared).unwrap();
+        let mut writer = Writer::new(shared.ring().unwrap());
+        (0..5_000).for_each(|rescues| writer.push(&Entry::Ended { pending: 1, rescues }));
+        let said = recording.finish();
+        assert!(said.starts_with("recorded 5000 entries in "), "{said}");
+        let metadata = std::fs::metadata(scratch.path()).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+        assert!(said.contains(&format!("in {} bytes", metadata.len())), "{said}");
+    }
+
+    #[test]
+    fn an_existing_file_a_link_and_a_place_without_a_folder_are_refused_in_a_sentence() {
+        let scratch = Scratch::new();
+        let shared = Arc::new(Shared::with_ring().unwrap());
+        let (path, beside) = (scratch.path(), scratch.path().with_extension("link"));
+        std::fs::write(&path, "mine").unwrap();
+        symlink("elsewhere", &beside).unwrap();
+        for there in [&path, &beside] {
+            let said = start(there, &shared).err().unwrap();
+            assert!(said.contains("cannot be written") && said.contains("exists"), "{said}");
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+        assert!(!path.with_file_name("elsewhere").exists(), "the link was followed");
+        let said = start(Path::new("/proc/nowhere/x.rec"), &shared).err().unwrap();
+        assert!(said.contains("/proc/nowhere/x.rec cannot be written: No such file"), "{said}");
+    }
+
+    #[test]
+    fn drops_are_told_also_those_at_the_very_end() {
+        let scratch = Scratch::new();
+        let shared = Arc::new(Shared::with_ring().unwrap());
+        let ring = shared.ring().unwrap();
+        let mut writer = Writer::new(ring);
+        (0..ring.len() as u64).for_each(|count| writer.push(&Entry::Finished(count)));
+        let recording = start(&scratch.path(), &shared).unwrap();
+        let said = recording.finish();
+        // Half of them fit, as each has two words; what is missing behind the last is told as well.
+        let half = (ring.len() - ring_words(0)) as u64 / 2;
+        let dropped = ring.len() as u64 - half;
+        assert!(said.contains(&format!("recorded {half} entries")), "{said}");
+        assert!(said.contains(&format!("and {dropped} were dropped")), "{said}");
+        let (count, last) = end_of(&scratch.path());
+        assert_eq!(count as u64, half + 2);
+        assert_eq!(
+            last,
+            [Entry::Finished(half - 1), Entry::Dropped(dropped), Entry::Finished(half + 1)]
+        );
+    }
+
+    #[test]
+    fn a_full_disk_is_told() {
+        let shared = Arc::new(Shared::with_ring().unwrap());
+        let full = File::create("/dev/full").unwrap();
+        let header = Header { source: String::new(), policy: String::new(), redacted: false };
+        let recorder = Recorder::new(BufWriter::new(full), &header, &COMPOSITORS).unwrap();
+        let mut writer = Writer::new(shared.ring().unwrap());
+        (0..200_000).for_each(|count| writer.push(&Entry::Finished(count * count * count)));
+        let (stop, stopped) = channel();
+        drop(stop);
+        let error = write(&shared, recorder, &stopped).written.unwrap_err();
+        assert!(format!("{error:#}").contains("No space left"), "{error:#}");
+    }
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! From the command line to what each part is told at its start.
+
+use super::cli::{Options, PolicyName};
+use super::machine::Machine;
+use anyhow::{Context, Result, ensure};
+use pandemonium_engine::Setup;
+use pandemonium_engine::knobs::{BATCH_SLICE, KeySet, Knobs};
+use pandemonium_engine::task::{Comm, Tier};
+use pandemonium_engine::time::Span;
+use pandemonium_engine::topology::Domain;
+use pandemonium_host::failure::Failure;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// The longest Batch slice that the adaptive loop may ask for. The fast path can interrupt a
+/// running task, so [`BATCH_SLICE_PREEMPTIBLE`] would be possible where it is loaded; the shorter
+/// one stays until the lab has measured what the longer one costs a task that nobody is
+/// interrupted for.
+///
+/// [`BATCH_SLICE_PREEMPTIBLE`]: pandemonium_engine::knobs::BATCH_SLICE_PREEMPTIBLE
+const BATCH_SLICE_MAX: Span = BATCH_SLICE;
+/// A file of knobs is not read beyond this; ours, with every comment, has 4 KiB.
+const FILE_MAX: u64 = 64 * 1024;
+
+/// The knobs at the start, and those of them that a person has chosen: the file first, then the
+/// options, which win.
+pub fn knobs(options: &Options) -> Result<(Knobs, KeySet), Failure> {
+    let defaults = Knobs { batch_slice: BATCH_SLICE_MAX, ..Knobs::default() };
+    let (mut knobs, mut chosen) = match &options.knobs {
+        Some(path) => read(path, &defaults).map_err(|e| Failure::Usage(format!("{e:#}")))?,
+        None => (defaults, KeySet::EMPTY),
+    };
+    slices(options, &mut knobs, &mut chosen)?;
+    // Only the policy of the name reads what the loop moves; the others are there to compare with,
+    // and a yardstick should not change its length.
+    let fixed = matches!(options.policy, PolicyName::Fifo | PolicyName::Vruntime);
+    let rules = &mut knobs.rules;
+    let switches = [
+        (options.no_adaptive || fixed, "rule.adaptive", &mut rules.adaptive, false),
+        (options.no_preempt, "rule.preempt", &mut rules.preempt, false),
+        (options.no_procdb, "rule.procdb", &mut rules.procdb, false),
+        (options.low_power, "rule.low_power", &mut rules.low_power, true),
+        (options.fifo_mode, "rule.fifo_mode", &mut rules.fifo_mode, true),
+        (options.percpu_local, "percpu_local", &mut knobs.percpu_local, true),
+    ];
+    for (given, key, place, value) in switches {
+        if given {
+            *place = value;
+            chosen = chosen.with(key);
+        }
+    }
+    knobs.check().map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok((knobs, chosen))
+}
+
+/// `-s` is the longest slice of anybody, `-S` the shortest.
+fn slices(options: &Options, knobs: &mut Knobs, chosen: &mut KeySet) -> Result<(), Failure> {
+    if let Some(us) = options.slice_us {
+        let longest = Span::from_micros(us);
+        knobs.batch_slice = longest;
+        knobs.slice = knobs.slice.min(longest);
+        knobs.burst_slice = knobs.burst_slice.min(longest);
+        *chosen = chosen.with("batch_slice_us");
+    }
+    if let Some(us) = options.slice_us_min {
+        let shortest = Span::from_micros(us);
+        if shortest > knobs.batch_slice {
+            return Err(Failure::Usage(format!(
+                "--slice-us-min {us} is above --slice-us {}: the shortest slice cannot be longer \
+                 than the longest",
+                knobs.batch_slice.as_micros()
+            )));
+        }
+        knobs.slice_min = shortest;
+        knobs.slice = knobs.slice.max(shortest);
+        knobs.burst_slice = knobs.burst_slice.max(shortest);
+        *chosen = chosen.with("slice_min_us");
+    }
+    Ok(())
+}
+
+fn read(path: &Path, defaults: &Knobs) -> Result<(Knobs, KeySet)> {
+    let place = || format!("the file of knobs {}", path.display());
+    let mut text = String::new();
+    let mut file = File::open(path).with_context(place)?.take(FILE_MAX + 1);
+    file.read_to_string(&mut text).with_context(place)?;
+    ensure!(text.len() as u64 <= FILE_MAX, "{}: it is larger than {FILE_MAX} bytes", place());
+    defaults.amended(&text).with_context(place)
+}
+
+/// How many CPUs limits are derived from: those online, since no other one runs a task.
+pub fn cpus(options: &Options, machine: &Machine) -> u32 {
+    options.nr_cpus.unwrap_or(machine.online().count())
+}
+
+/// What the policy is told at its start. A domain whose CPUs have all gone offline since the start
+/// is no reason to end: tasks then run wherever they may.
+pub fn setup(options: &Options, machine: &Machine) -> Setup {
+    let boosts = options.boost.iter().map(|boost| (boost.name, boost.tier));
+    let compositors = options.compositor.iter().map(|name| (*name, Tier::LatCritical));
+    let domain = domain(options, machine).unwrap_or_else(|failure| {
+        eprintln!("warning: {failure}; until the next restart every CPU is used");
+        None
+    });
+    Setup {
+        cpus: cpus(options, machine),
+        names: boosts.chain(compositors).chain([ourselves()]).collect(),
+        topology: machine.topology(),
+        domain,
+    }
+}
+
+/// The supervisor, which serves statistics, writes recordings and prints: behind a crowd of more
+/// urgent tasks nobody could see what becomes of them. The kernel cuts its name to this.
+fn ourselves() -> (Comm, Tier) {
+    (Comm::from_text("scx_pandemonium"), Tier::Interactive)
+}
+
+/// The CPUs to prefer, if that are not all.
+pub fn domain(options: &Options, machine: &Machine) -> Result<Option<Domain>, Failure> {
+    match &options.primary_domain {
+        Some(wish) => machine.domain(wish, options.domain_strict),
+        None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::tests::parse;
+    use pandemonium_engine::knobs::Key;
+
+    fn of(args: &[&str]) -> Result<(Knobs, Vec<&'static str>), String> {
+        let (knobs, chosen) = knobs(&parse(args).unwrap()).map_err(|error| error.to_string())?;
+        Ok((knobs, chosen.iter().map(|key: &Key| key.name).collect()))
+    }
+
+    fn with_file(text: &str, args: &[&str]) -> Result<(Knobs, Vec<&'static str>), String> {
+        let id = std::thread::current().id();
+        let name = format!("pandemonium-knobs-{}-{id:?}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        let outcome = of(&[&["--knobs", path.to_str().unwrap()], args].concat());
+        std::fs::remove_file(&path).unwrap();
+        outcome.map_err(|error| error.replace(path.to_str().unwrap(), "FILE"))
+    }
+
+    #[test]
+    fn without_options_nothing_is_chosen() {
+        assert_eq!(of(&[]), Ok((Knobs::default(), vec![])));
+    }
+
+    #[test]
+    fn the_longest_slice_caps_and_is_left_alone() {
+        let (knobs, chosen) = of(&["-s", "500"]).unwrap();
+        let us = Span::from_micros;
+        assert_eq!(
+            (knobs.batch_slice, knobs.slice, knobs.burst_slice),
+            (us(500), us(500), us(500))
+        );
+        assert_eq!(chosen, ["batch_slice_us"]);
+        let (knobs, chosen) = of(&["-s", "20000", "-S", "2000"]).unwrap();
+        let slices = (knobs.batch_slice, knobs.slice, knobs.slice_min);
+        assert_eq!(slices, (us(20_000), us(2_000), us(2_000)));
+        assert_eq!(chosen, ["slice_min_us", "batch_slice_us"]);
+    }
+
+    #[test]
+    fn the_shortest_slice_is_never_above_the_longest() {
+        for args in [&["-s", "1000", "-S", "2000"][..], &["-S", "5000"]] {
+            assert!(of(args).unwrap_err().contains("is above --slice-us"), "{args:?}");
+        }
+        assert!(of(&["-s", "100000", "-S", "100000"]).is_ok());
+    }
+
+    #[test]
+    fn each_option_turns_its_switch() {
+        let (knobs, chosen) =
+            of(&["--no-adaptive", "--no-preempt", "--no-procdb", "--low-power"]).unwrap();
+        let rules = knobs.rules;
+        assert!(!rules.adaptive && !rules.preempt && !rules.procdb && rules.low_power);
+        assert_eq!(chosen, ["rule.low_power", "rule.preempt", "rule.adaptive", "rule.procdb"]);
+        let (knobs, _) = of(&["--fifo-mode", "--percpu-local"]).unwrap();
+        assert!(knobs.rules.fifo_mode && knobs.percpu_local);
+        assert!(!of(&["--policy", "fifo"]).unwrap().0.rules.adaptive);
+    }
+
+    #[test]
+    fn a_file_is_read_and_options_win() {
+        let text = "# mine\nslice_us=2000\nbatch_slice_us=8000 # long\nrule.adaptive=on\n";
+        let (knobs, chosen) = with_file(text, &[]).unwrap();
+        assert_eq!(knobs.slice, Span::from_millis(2));
+        assert_eq!(chosen, ["slice_us", "batch_slice_us", "rule.adaptive"]);
+        let (knobs, _) = with_file(text, &["-s", "1000", "--no-adaptive"]).unwrap();
+        let slices = (knobs.slice, knobs.batch_slice);
+        assert_eq!(slices, (Span::from_millis(1), Span::from_millis(1)));
+        assert!(!knobs.rules.adaptive);
+    }
+
+    #[test]
+    fn a_file_that_is_wrong_says_where() {
+        let error = |text: &str| with_file(text, &[]).unwrap_err();
+        assert_eq!(
+            error("lag_scale=4\n\nslice_us=99\n"),
+            "the file of knobs FILE: line 3: slice_us takes 100 to 100000 microseconds, not \"99\""
+        );
+        assert_eq!(error("speed=1"), "the file of knobs FILE: line 1: there is no knob \"speed\"");
+        assert!(error("slice_min_us=5000").contains("must not be above"));
+        let long = "#".repeat(FILE_MAX as usize + 1);
+        assert!(error(&long).ends_with("it is larger than 65536 bytes"));
+        let missing = of(&["--knobs", "/nowhere/knobs"]).unwrap_err();
+        assert!(missing.starts_with("the file of knobs /nowhere/knobs: No such file"), "{missing}");
+        assert!(of(&["--knobs", "/dev/zero"]).is_err());
+    }
+
+    #[test]
+    fn what_the_knobs_print_is_such_a_file() {
+        let (knobs, chosen) = with_file(&Knobs::default().to_string(), &[]).unwrap();
+        assert_eq!(knobs, Knobs::default());
+        assert_eq!(chosen.len(), pandemonium_engine::knobs::KEYS);
+    }
+
+    #[test]
+    fn boosts_come_before_compositors() {
+        let options =
+            parse(&["--compositor", "x", "--boost", "y:batch", "--nr-cpus", "7"]).unwrap();
+        let setup = setup(&options, &Machine::observe().unwrap());
+        let names: Vec<_> =
+            setup.names.iter().map(|(name, tier)| (name.to_string(), *tier)).collect();
+        let us = ("scx_pandemonium".into(), Tier::Interactive);
+        assert_eq!(names, [("y".into(), Tier::Batch), ("x".into(), Tier::LatCritical), us]);
+        assert_eq!(setup.cpus, 7);
+    }
+}

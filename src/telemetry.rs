@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What a person reads: the line of statistics and the word on health.
+
+use super::fast_path::State;
+use super::stats::{Metrics, Reading};
+use pandemonium_engine::Limits;
+use pandemonium_engine::time::{Span, Stamp};
+use pandemonium_policies::control::Controller;
+use std::io::Write;
+
+/// A worker that has not decided for so long is stuck: the kernel half wakes it at least once a
+/// second.
+const SILENCE: Span = Span::from_millis(3_000);
+/// A task that waits so long for a decision is close to the kernel's watchdog, which ends us
+/// after 5 s.
+const WAIT: Span = Span::from_millis(1_000);
+/// More of one CPU than this is not scheduling but spinning. Chosen.
+const OWN_CPU_PCT: u64 = 75;
+
+/// Prints a line for the user. A reader that has gone away is no reason to stop scheduling.
+pub fn print(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Prints text as it is.
+pub fn print_bytes(text: &[u8]) {
+    let _ = std::io::stdout().write_all(text);
+}
+
+/// `ok`, or the first reason why it is not, worst first. Page faults stay until the end, since
+/// one is enough to show that the process is not as locked as it should be; everything else is
+/// about the time between the two readings.
+pub fn health(before: &Reading, after: &Reading) -> String {
+    let (was, is) = (&before.numbers, &after.numbers);
+    let silent = after.at.since(Stamp::from_nanos(is.last_round_ns));
+    let wait = Span::from_nanos(is.wait_peak_ns);
+    let elapsed = after.at.since(before.at).as_nanos();
+    let cpu_pct = is.cpu_ns.saturating_sub(was.cpu_ns).saturating_mul(100) / elapsed.max(1);
+    let (congested, refused) =
+        (is.congested.saturating_sub(was.congested), is.refused.saturating_sub(was.refused));
+    match () {
+        () if is.rounds == 0 => "starting".into(),
+        () if silent > SILENCE => format!("the scheduler has not run for {silent}"),
+        () if is.faults_major + is.faults_minor > 0 => {
+            format!("{} page faults since the start", is.faults_major + is.faults_minor)
+        }
+        () if congested > 0 => format!("congested: {congested} tasks bypassed the policy"),
+        () if refused > 0 => format!("the ring to the kernel was full {refused} times"),
+        () if wait > WAIT => format!("a task waited {wait} for a decision"),
+        // The processor time is renewed once a second, so a shorter interval says nothing.
+        () if elapsed >= 1_000_000_000 && cpu_pct > OWN_CPU_PCT => {
+            format!("the scheduler used {cpu_pct}% of a CPU")
+        }
+        () => State::from_word(is.fast_path).trouble().unwrap_or_else(|| "ok".into()),
+    }
+}
+
+/// What the adaptive loop and the policy's detectors say of the load: `HEAVY BURST`. Of a policy
+/// that knows neither, its name.
+pub fn tag(m: &Metrics) -> String {
+    if m.policy != "pandemonium" {
+        return m.policy.to_uppercase();
+    }
+    let burst = if m.burst != 0 { " BURST" } else { "" };
+    let longrun = if m.longrun != 0 { " LONGRUN" } else { "" };
+    format!("{}{burst}{longrun}", m.regime)
+}
+
+/// One line: what happens, the state of health, and what that judgement rests on.
+pub fn line(m: &Metrics) -> String {
+    let us = Span::from_micros;
+    let tiers = [m.nr_batch, m.nr_interactive, m.nr_lat_critical];
+    let all = tiers.iter().sum::<u64>().max(1);
+    let [batch, interactive, lat_critical] = tiers.map(|n| n * 100 / all);
+    let p99s = [m.wake_p99_batch_us, m.wake_p99_interactive_us, m.wake_p99_lat_critical_us];
+    let [p99_b, p99_i, p99_lc] = p99s.map(us);
+    let l2 = [m.l2_batch_pct, m.l2_interactive_pct, m.l2_lat_critical_pct].map(percent);
+    format!(
+        "d/s: {} idle: {:.0}% shared: {} kick: H={} enq: W={} R={} p99: {} \
+         [B={p99_b} I={p99_i} LC={p99_lc}] tier: B={batch}% I={interactive}% LC={lat_critical}% \
+         l2: B={} I={} LC={} trip: {} procdb: {}/{} hits: {} sleep: io={} slice: {}us batch: {}us \
+         sjrn: {}/{} rescue: {} [{}] health: {} | faults: {}+{} congested: {} bounced: {} \
+         cancelled: {} refused: {} ring: {}/{} cpu: {:.1}%{}",
+        m.dispatches_per_sec,
+        m.idle_pct,
+        m.decisions_per_sec,
+        m.kicks,
+        m.wakeups_per_sec,
+        m.requeues_per_sec,
+        us(m.wake_p99_us),
+        l2[0],
+        l2[1],
+        l2[2],
+        trip(m),
+        m.procdb_total,
+        m.procdb_confident,
+        m.procdb_hits,
+        percent(m.sleep_io_pct),
+        m.slice_us,
+        m.batch_slice_us,
+        us(m.oldest_wait_us),
+        us(m.sojourn_thresh_us),
+        m.rescues,
+        tag(m),
+        m.health,
+        m.page_faults_minor,
+        m.page_faults_major,
+        m.nr_sched_congested,
+        m.nr_bounce_dispatches,
+        m.nr_cancel_dispatches,
+        m.nr_refused_dispatches,
+        m.ring_occupancy,
+        Limits::ARRIVALS,
+        m.own_cpu_pct,
+        recording(m.record_dropped),
+    )
+}
+
+/// What a recording has lost so far; nothing without one.
+fn recording(dropped: i64) -> String {
+    if dropped < 0 { String::new() } else { format!(" recording: {dropped} dropped") }
+}
+
+/// How long the stages of a decision took, each with what half, 99 in 100 and 999 in 1000 did not
+/// exceed, in microseconds.
+fn trip(m: &Metrics) -> String {
+    let us = |ns: u64| (ns + 500) / 1_000;
+    let stage = |name: &str| match m.tails.get(name).filter(|tail| tail.count > 0) {
+        Some(tail) => format!("{}/{}/{}", us(tail.p50_ns), us(tail.p99_ns), us(tail.p999_ns)),
+        None => "-".into(),
+    };
+    format!(
+        "recv={} decide={} run={}",
+        stage("stage_received"),
+        stage("stage_decided"),
+        stage("stage_running")
+    )
+}
+
+/// A share, or that there was nothing to take a share of.
+fn percent(share: i64) -> String {
+    if share < 0 { "-".into() } else { format!("{share}%") }
+}
+
+/// What the controller has to say at the end.
+pub fn knobs_line(control: &Controller, since_start: &Metrics) -> String {
+    let m = since_start;
+    let [b, i, lc] = [m.l2_batch_pct, m.l2_interactive_pct, m.l2_lat_critical_pct].map(percent);
+    format!("{} l2_hit=B:{b}/I:{i}/L:{lc}", control.line())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::Numbers;
+    use crate::stats::Tail;
+    use pandemonium_engine::knobs::{KeySet, Knobs};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A second of healthy work, to be made unhealthy in one place.
+    fn judge(change: fn(&mut Numbers)) -> String {
+        let numbers = Numbers { rounds: 9, last_round_ns: 10 * SECOND, ..Numbers::default() };
+        let at = |s| Reading { at: Stamp::from_nanos(s * SECOND), numbers, ..Reading::default() };
+        let (before, mut after) = (at(9), at(10));
+        change(&mut after.numbers);
+        health(&before, &after)
+    }
+
+    #[test]
+    fn a_healthy_second_is_ok() {
+        assert_eq!(judge(|_| ()), "ok");
+    }
+
+    #[test]
+    fn each_trouble_has_its_words() {
+        assert_eq!(judge(|n| n.rounds = 0), "starting");
+        assert_eq!(judge(|n| n.last_round_ns = 5 * SECOND), "the scheduler has not run for 5000ms");
+        assert_eq!(judge(|n| n.faults_minor = 2), "2 page faults since the start");
+        assert_eq!(judge(|n| n.faults_major = 1), "1 page faults since the start");
+        assert_eq!(judge(|n| n.congested = 7), "congested: 7 tasks bypassed the policy");
+        assert_eq!(judge(|n| n.refused = 3), "the ring to the kernel was full 3 times");
+        assert_eq!(
+            judge(|n| n.fast_path = State::Refused.to_word()),
+            "the kernel refused the fast path: wake-ups wait for a tick"
+        );
+        assert_eq!(judge(|n| n.wait_peak_ns = 2 * SECOND), "a task waited 2000ms for a decision");
+        assert_eq!(judge(|n| n.cpu_ns = 9 * SECOND / 10), "the scheduler used 90% of a CPU");
+    }
+
+    #[test]
+    fn the_worst_trouble_is_named_first() {
+        let both = judge(|n| (n.faults_minor, n.congested) = (1, 1));
+        assert_eq!(both, "1 page faults since the start");
+    }
+
+    #[test]
+    fn the_line_carries_the_fields_by_their_names() {
+        let decided = Tail { count: 9, p50_ns: 4_600, p99_ns: 20_480, p999_ns: 1_048_576 };
+        let metrics = Metrics {
+            health: "ok".into(),
+            policy: "pandemonium".into(),
+            dispatches_per_sec: 2510,
+            decisions_per_sec: 2300,
+            idle_pct: 8.4,
+            kicks: 640,
+            wake_p99_us: 250,
+            wake_p99_batch_us: 5_000,
+            wake_p99_lat_critical_us: 100,
+            l2_batch_pct: 67,
+            l2_interactive_pct: -1,
+            l2_lat_critical_pct: 85,
+            sleep_io_pct: 87,
+            procdb_total: 42,
+            procdb_confident: 5,
+            procdb_hits: 17,
+            slice_us: 750,
+            batch_slice_us: 4_000,
+            sojourn_thresh_us: 2_000,
+            regime: "HEAVY".into(),
+            burst: 1,
+            longrun: 1,
+            wakeups_per_sec: 800,
+            requeues_per_sec: 1500,
+            nr_batch: 60,
+            nr_interactive: 30,
+            nr_lat_critical: 10,
+            oldest_wait_us: 3_000,
+            starvation_limit_us: 50_000,
+            ring_occupancy: 12,
+            own_cpu_pct: 1.25,
+            record_dropped: -1,
+            tails: [("stage_decided".into(), decided)].into(),
+            ..Metrics::default()
+        };
+        assert_eq!(
+            line(&metrics),
+            "d/s: 2510 idle: 8% shared: 2300 kick: H=640 enq: W=800 R=1500 p99: 250us \
+             [B=5ms I=0ns LC=100us] tier: B=60% I=30% LC=10% l2: B=67% I=- LC=85% \
+             trip: recv=- decide=5/20/1049 run=- procdb: 42/5 hits: 17 \
+             sleep: io=87% slice: 750us batch: 4000us sjrn: 3ms/2ms rescue: 0 [HEAVY BURST \
+             LONGRUN] health: ok | faults: 0+0 congested: 0 bounced: 0 cancelled: 0 \
+             refused: 0 ring: 12/4096 cpu: 1.2%"
+        );
+        let recorded = Metrics { record_dropped: 3, ..metrics.clone() };
+        assert!(line(&recorded).ends_with("cpu: 1.2% recording: 3 dropped"));
+        let fifo = Metrics { policy: "fifo".into(), ..metrics };
+        assert!(line(&fifo).contains("[FIFO] health: ok"), "it has no regime");
+    }
+
+    #[test]
+    fn the_last_word_says_the_knobs_and_the_caches() {
+        let control = Controller::new(8, Knobs::default(), KeySet::EMPTY);
+        let metrics = Metrics { l2_batch_pct: 50, l2_lat_critical_pct: -1, ..Metrics::default() };
+        assert_eq!(
+            knobs_line(&control, &metrics),
+            "[KNOBS] regime=MIXED slice_ns=1000000 batch_ns=4000000 preempt_ns=1000000 \
+             demotion_ns=2500000 lag=4 tightened=false tighten_events=0 ticks=L:0/M:0/H:0 \
+             l2_hit=B:50%/I:0%/L:-"
+        );
+    }
+}
