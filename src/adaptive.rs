@@ -3,9 +3,9 @@
 //! The adaptive loop's place in the supervisor: once a second it hands the controller the facts of
 //! that second, and the controller's knobs to the worker. `tune` changes knobs here too.
 
+use super::fast_path_counters::FastPathCounters;
 use super::shared::Shared;
 use super::stats::Reading;
-use super::tally::Tally;
 use pandemonium_engine::knobs::{KeySet, Knobs};
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
@@ -25,7 +25,7 @@ pub struct Status {
     /// The controller as it is now.
     pub control: Controller,
     /// What the fast path counted in the last second.
-    pub tally: Tally,
+    pub fast_path_counters: FastPathCounters,
     /// How long CPUs were idle in the last second, in per mille of the time that they had.
     pub cpu_idle: Option<u32>,
 }
@@ -35,14 +35,15 @@ impl Adaptive {
     pub fn new(shared: Arc<Shared>, cpus: u32, start: Knobs, chosen: KeySet) -> Adaptive {
         let control = Controller::new(cpus, start, chosen);
         shared.knobs.publish(control.knobs());
-        let state = Status { control, tally: Tally::default(), cpu_idle: None };
+        let state =
+            Status { control, fast_path_counters: FastPathCounters::default(), cpu_idle: None };
         Adaptive { shared, state: Mutex::new(state) }
     }
 
     /// Takes in what happened between two readings, about a second apart.
     pub fn step(&self, before: &Reading, after: &Reading, cpu_idle: Option<u32>) {
         let mut state = self.lock();
-        state.tally = after.tally.since(&before.tally);
+        state.fast_path_counters = after.fast_path_counters.since(&before.fast_path_counters);
         state.cpu_idle = cpu_idle;
         let sample = sample(before, after, cpu_idle);
         if let Some(knobs) = state.control.step(after.at, &sample) {
@@ -81,15 +82,15 @@ impl Adaptive {
 
 fn sample(before: &Reading, after: &Reading, idle: Option<u32>) -> Sample {
     let (was, is) = (&before.numbers, &after.numbers);
-    let tally = after.tally.since(&before.tally);
+    let fast_path_counters = after.fast_path_counters.since(&before.fast_path_counters);
     let user = is.user_dispatches.saturating_sub(was.user_dispatches);
     let kernel = is.kernel_dispatches.saturating_sub(was.kernel_dispatches);
     Sample {
         elapsed: after.at.since(before.at),
         idle,
         dispatches: user + kernel,
-        latency: Tier::ALL.map(|tier| tally.latency(tier)),
-        sleep: tally.sleeps(),
+        latency: Tier::ALL.map(|tier| fast_path_counters.latency(tier)),
+        sleep: fast_path_counters.sleeps(),
         longrun: is.longrun != 0,
         burst: is.burst_rounds > was.burst_rounds,
     }
@@ -125,12 +126,12 @@ impl IdleTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fast_path_counters::tests::fast_path_counters;
     use crate::shared::Numbers;
-    use crate::tally::tests::tally;
     use pandemonium_policies::control::regime::Regime;
 
-    fn second(number: u64, numbers: Numbers, tally: Tally) -> Reading {
-        Reading { at: Stamp::from_nanos(number * 1_000_000_000), numbers, tally }
+    fn second(number: u64, numbers: Numbers, fast_path_counters: FastPathCounters) -> Reading {
+        Reading { at: Stamp::from_nanos(number * 1_000_000_000), numbers, fast_path_counters }
     }
 
     fn adaptive(chosen: KeySet) -> (Adaptive, Arc<Shared>) {
@@ -142,7 +143,7 @@ mod tests {
     fn a_sample_is_the_difference_of_two_readings() {
         let ms = Span::from_millis;
         let numbers = Numbers { user_dispatches: 5, kernel_dispatches: 7, ..Numbers::default() };
-        let row = tally(Tier::Batch, 10, ms(5), (3, ms(1)));
+        let row = fast_path_counters(Tier::Batch, 10, ms(5), (3, ms(1)));
         let before = second(1, numbers, row);
         let more = Numbers {
             user_dispatches: 105,
@@ -151,7 +152,11 @@ mod tests {
             longrun: 1,
             ..numbers
         };
-        let after = second(2, more, row.plus(&tally(Tier::Interactive, 4, ms(2), (9, ms(50)))));
+        let after = second(
+            2,
+            more,
+            row.plus(&fast_path_counters(Tier::Interactive, 4, ms(2), (9, ms(50)))),
+        );
         let seen = sample(&before, &after, Some(333));
         assert_eq!((seen.elapsed, seen.idle, seen.dispatches), (ms(1_000), Some(333), 101));
         assert_eq!(seen.latency[Tier::Batch.index()].p99(), Span::ZERO);
@@ -168,7 +173,7 @@ mod tests {
         let mut seen = 0;
         let first = shared.knobs.newer(&mut seen).expect("knobs are there before the worker is");
         assert_eq!(first, *adaptive.status().control.knobs());
-        let at = |number| second(number, Numbers::default(), Tally::default());
+        let at = |number| second(number, Numbers::default(), FastPathCounters::default());
         adaptive.step(&at(1), &at(2), Some(0));
         assert_eq!(shared.knobs.newer(&mut seen), None, "once is not enough");
         adaptive.step(&at(2), &at(3), Some(0));

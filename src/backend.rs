@@ -7,7 +7,7 @@
 //! makes are made here, straight through libbpf.
 
 use super::fast_path::{FastPath, Settings};
-use super::tally::Tally;
+use super::fast_path_counters::FastPathCounters;
 use super::worker;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, RawArrival};
 use pandemonium_engine::time::Stamp;
@@ -238,8 +238,8 @@ impl<'cb> KernelPort<'cb> {
     }
 
     /// What the fast path has counted; nothing without one.
-    pub fn tally(&self) -> Option<Tally> {
-        self.fast.as_ref().map(FastPath::tally)
+    pub fn fast_path_counters(&self) -> Option<FastPathCounters> {
+        self.fast.as_ref().map(FastPath::fast_path_counters)
     }
 
     /// Unloads the backend and says why it ended.

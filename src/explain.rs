@@ -11,7 +11,7 @@ use super::cli::ExplainArguments;
 use super::listen::{Answer, Wait};
 use super::procdb_file::text::{printable, without_controls};
 use super::shared::Shared;
-use super::shared::inquiry::Question;
+use super::shared::query::Question;
 use super::telemetry;
 use super::tune::{PATIENCE_MS, unconnected};
 use anyhow::{Result, anyhow};
@@ -42,24 +42,24 @@ enum Reply {
 }
 
 /// Where questions are asked, one after the other.
-pub struct Desk {
+pub struct QueryServer {
     shared: Arc<Shared>,
     turn: Mutex<()>,
 }
 
-impl Desk {
+impl QueryServer {
     /// Questions to the worker behind this memory.
-    pub fn of(shared: Arc<Shared>) -> Desk {
-        Desk { shared, turn: Mutex::new(()) }
+    pub fn of(shared: Arc<Shared>) -> QueryServer {
+        QueryServer { shared, turn: Mutex::new(()) }
     }
 
     fn ask(&self, question: Question) -> Result<Answer, String> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let inquiry = &self.shared.inquiry;
-        let number = inquiry.ask(question);
+        let query = &self.shared.query;
+        let number = query.ask(question);
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
-            match inquiry.answered() {
+            match query.answered() {
                 Some(answer) if answer.number == number => return Ok(answer),
                 _ => thread::sleep(GLANCE),
             }
@@ -69,8 +69,8 @@ impl Desk {
 }
 
 /// The server's side.
-pub fn answer(desk: &Desk, args: &BTreeMap<String, String>) -> Result<Value> {
-    let reply = match question(args).and_then(|question| desk.ask(question)) {
+pub fn answer(query_server: &QueryServer, args: &BTreeMap<String, String>) -> Result<Value> {
+    let reply = match question(args).and_then(|question| query_server.ask(question)) {
         Ok(answer) => Reply::Told(tell(&answer, &name_of)),
         Err(sentence) => Reply::Refused(sentence),
     };
@@ -150,14 +150,15 @@ fn tell(answer: &Answer, name_of: &dyn Fn(u32) -> Option<String>) -> Vec<String>
 }
 
 fn tell_evidence(pid: i32, evidence: &Evidence) -> String {
-    let Evidence { comm, tier, behaves, named, cpu_bound, hoards, run, run_dev, .. } = *evidence;
+    let Evidence { comm, tier, behaves, named, cpu_bound, over_share, run, run_dev, .. } =
+        *evidence;
     let why = match named {
         _ if evidence.weight.get() == 1 => "its class or nice value lets everybody pass".into(),
         Some(_) => "its name says so".to_owned(),
         None if cpu_bound && tier == Tier::Batch => {
             "it has used up its slices for longer than it usually runs".into()
         }
-        None if hoards && tier == Tier::Batch => {
+        None if over_share && tier == Tier::Batch => {
             "it takes a large part of the machine while tasks that compute get next to nothing"
                 .into()
         }
@@ -298,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_hoarder_is_told_why_it_is_batch() {
-        let hoarder = Evidence { cpu_bound: false, hoards: true, ..known().evidence.unwrap() };
+        let hoarder = Evidence { cpu_bound: false, over_share: true, ..known().evidence.unwrap() };
         let told = tell_evidence(40, &hoarder);
         assert!(told.contains("is Batch: it takes a large part of the machine"), "{told}");
     }
@@ -314,10 +315,10 @@ mod tests {
 
     #[test]
     fn a_question_that_makes_no_sense_is_refused_and_so_is_one_that_nobody_answers() {
-        let desk = Desk::of(Arc::new(Shared::create().unwrap()));
+        let query_server = QueryServer::of(Arc::new(Shared::create().unwrap()));
         let ask = |args: &[(&str, &str)]| {
             let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
-            let value = answer(&desk, &args.iter().map(own).collect()).unwrap();
+            let value = answer(&query_server, &args.iter().map(own).collect()).unwrap();
             match serde_json::from_value(value).unwrap() {
                 Reply::Refused(sentence) => sentence,
                 told => panic!("{told:?}"),

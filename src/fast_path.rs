@@ -13,7 +13,7 @@ use self::mapped::Mapped;
 use self::news::News;
 pub use self::parts::{Part, Parts, State};
 use self::records::Records;
-use super::tally::{Event, Row, Stage, Tally};
+use super::fast_path_counters::{Event, FastPathCounters, Row, Stage};
 use anyhow::{Context, Result, bail, ensure};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, ProgramType, libbpf_sys};
@@ -213,8 +213,8 @@ impl<'obj> FastPath<'obj> {
     }
 
     /// What was counted, over all CPUs that the machine can have.
-    pub fn tally(&self) -> Tally {
-        let mut sum = Tally::default();
+    pub fn fast_path_counters(&self) -> FastPathCounters {
+        let mut sum = FastPathCounters::default();
         sum.add_stage(Stage::Received, &self.received);
         sum.add_stage(Stage::Decided, &self.decided);
         for cpu in 0..(*scx_utils::NR_CPU_IDS).min(CPUS) {

@@ -11,14 +11,13 @@
 
 mod adaptive;
 mod backend;
-mod books;
 mod cli;
 mod event_log;
 mod explain;
 mod fast_path;
+mod fast_path_counters;
 mod listen;
 mod machine;
-mod nudge;
 mod procdb_command;
 mod procdb_file;
 mod process;
@@ -28,11 +27,12 @@ mod settings;
 mod shared;
 mod stats;
 mod supervisor;
-mod tally;
 mod tasks;
 mod telemetry;
 mod tune;
+mod wake_worker;
 mod worker;
+mod worker_counters;
 
 // The generated connector looks for its bindings at the root of the crate.
 use backend::{bpf_intf, bpf_skel};

@@ -4,7 +4,7 @@
 //! to one task, for who asked about it. Nothing here waits or allocates.
 
 use super::shared::Shared;
-use super::shared::inquiry::Inquiry;
+use super::shared::query::Query;
 use pandemonium_engine::Setup;
 use pandemonium_engine::knobs::Knobs;
 use pandemonium_engine::procdb::{Minute, Profile};
@@ -37,7 +37,7 @@ pub struct Listeners<'s> {
 impl<'s> Listeners<'s> {
     /// Whoever listens through this memory.
     pub fn of(shared: &'s Shared) -> Self {
-        Listeners { recorder: shared.ring().map(Writer::new), watch: Watch::of(&shared.inquiry) }
+        Listeners { recorder: shared.ring().map(Writer::new), watch: Watch::of(&shared.query) }
     }
 
     /// The policy begins, and is told this.
@@ -123,7 +123,7 @@ impl<P: Port> Port for Heard<'_, '_, P> {
 
 /// The task that somebody asked about.
 struct Watch<'s> {
-    inquiry: &'s Inquiry,
+    query: &'s Query,
     /// The question that was taken up last.
     seen: u64,
     /// When somebody asked last.
@@ -137,9 +137,9 @@ struct Watch<'s> {
 }
 
 impl<'s> Watch<'s> {
-    fn of(inquiry: &'s Inquiry) -> Self {
+    fn of(query: &'s Query) -> Self {
         Watch {
-            inquiry,
+            query,
             seen: 0,
             asked: Stamp::default(),
             pid: None,
@@ -151,7 +151,7 @@ impl<'s> Watch<'s> {
     }
 
     fn begin(&mut self, now: Stamp) {
-        if let Some(question) = self.inquiry.newer(&mut self.seen) {
+        if let Some(question) = self.query.newer(&mut self.seen) {
             // Who is asked about again is not forgotten in between.
             if self.pid != Some(question.pid) || self.over != question.over {
                 (self.pid, self.over) = (Some(question.pid), question.over);
@@ -172,7 +172,7 @@ impl<'s> Watch<'s> {
         self.news = false;
         self.answer.now = now;
         self.answer.evidence = policy.evidence(pid);
-        self.inquiry.answer(&self.answer);
+        self.query.answer(&self.answer);
     }
 
     fn came(&mut self, now: Stamp, arrival: &Arrival) {
@@ -350,7 +350,7 @@ fn tier_of(index: u64) -> Tier {
 
 fn evidence_words(evidence: Option<&Evidence>) -> [u64; EVIDENCE_WORDS] {
     let Some(evidence) = evidence else { return [0; EVIDENCE_WORDS] };
-    let Evidence { comm, tier, behaves, named, cpu_bound, mature, hoards, .. } = *evidence;
+    let Evidence { comm, tier, behaves, named, cpu_bound, mature, over_share, .. } = *evidence;
     let [low, high] = comm.to_words();
     [
         1,
@@ -359,7 +359,7 @@ fn evidence_words(evidence: Option<&Evidence>) -> [u64; EVIDENCE_WORDS] {
         tier.index() as u64,
         behaves.index() as u64,
         named.map_or(0, |tier| 1 + tier.index() as u64),
-        u64::from(cpu_bound) | u64::from(mature) << 1 | u64::from(hoards) << 2,
+        u64::from(cpu_bound) | u64::from(mature) << 1 | u64::from(over_share) << 2,
         evidence.run.as_nanos(),
         evidence.run_dev.as_nanos(),
         evidence.wake_freq,
@@ -378,7 +378,7 @@ fn evidence_of(words: [u64; EVIDENCE_WORDS]) -> Option<Evidence> {
         named: named.checked_sub(1).map(tier_of),
         cpu_bound: flags & 1 == 1,
         mature: flags >> 1 & 1 == 1,
-        hoards: flags >> 2 & 1 == 1,
+        over_share: flags >> 2 & 1 == 1,
         run: Span::from_nanos(run),
         run_dev: Span::from_nanos(run_dev),
         wake_freq,
@@ -390,7 +390,7 @@ fn evidence_of(words: [u64; EVIDENCE_WORDS]) -> Option<Evidence> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::shared::inquiry::Question;
+    use crate::shared::query::Question;
     use pandemonium_engine::task::RawArrival;
     use pandemonium_policies::Pandemonium;
     use pandemonium_record::{Entry, Reader, WORDS_MAX, decode};
@@ -436,20 +436,20 @@ pub mod tests {
         let knobs = Knobs::default();
         policy.apply(&knobs);
         listeners.round(at(0), &mut port, &mut policy);
-        assert!(shared.inquiry.answered().is_none(), "nobody asked");
+        assert!(shared.query.answered().is_none(), "nobody asked");
 
         let question = Question { pid: pid(8), over: Span::from_millis(2) };
-        let number = shared.inquiry.ask(question);
+        let number = shared.query.ask(question);
         port.up.extend([arrival(7, 5, 1), arrival(8, 5, 1), arrival(9, 5, 1)]);
         // Those are above Batch, of whom one round takes up to eight: Batch waits for its own.
         listeners.round(at(1), &mut port, &mut policy);
-        let first = shared.inquiry.answered().unwrap();
+        let first = shared.query.answered().unwrap();
         assert_eq!((first.number, first.pid, first.wakeups), (number, Some(pid(8)), 1));
         assert_eq!(first.evidence.unwrap().comm, Comm::from_text("hog"));
         assert_eq!(first.tiers.iter().sum::<u64>() + u64::from(first.waiting.is_some()), 1);
 
         // One that waits while others go.
-        let mut watch = Watch::of(&shared.inquiry);
+        let mut watch = Watch::of(&shared.query);
         watch.begin(at(10));
         watch.came(at(10), &Arrival { cause: Cause::Requeue, ..arrival(8, 6, 0) });
         let sent = |number, reason| Dispatch {
@@ -466,7 +466,7 @@ pub mod tests {
         watch.went(at(12), &sent(9, Reason::Order));
         watch.went(at(15), &sent(8, Reason::CodelRescue));
         watch.end(at(15), &policy);
-        let answer = shared.inquiry.answered().unwrap();
+        let answer = shared.query.answered().unwrap();
         let wait = answer.long[0];
         assert_eq!((wait.waited, wait.passed, wait.woke), (Span::from_millis(5), [1, 0, 1], false));
         assert_eq!((wait.reason, wait.others), (Reason::CodelRescue, [9, 7, 0]));
@@ -529,7 +529,7 @@ pub mod tests {
             named: Some(Tier::Batch),
             cpu_bound: true,
             mature: true,
-            hoards: true,
+            over_share: true,
             run: Span::from_nanos(6),
             run_dev: Span::from_nanos(7),
             wake_freq: 8,

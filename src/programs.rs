@@ -113,12 +113,12 @@ impl Saver {
 /// What the file holds already.
 struct Saved {
     version: u64,
-    complaint: Option<String>,
+    violation: Option<String>,
 }
 
 impl Saved {
     fn of(programs: &Programs) -> Saved {
-        Saved { version: programs.shared.programs.version(), complaint: None }
+        Saved { version: programs.shared.programs.version(), violation: None }
     }
 
     /// Saves what the file does not hold. The same trouble is told once.
@@ -129,17 +129,17 @@ impl Saved {
             return;
         }
         let profiles = programs.shared.programs.read();
-        let complaint = match procdb_file::save(path, procdb_file::now(), &profiles) {
+        let violation = match procdb_file::save(path, procdb_file::now(), &profiles) {
             Ok(saved) => {
                 self.version = version;
                 saved.note
             }
             Err(error) => Some(format!("{error:#}")),
         };
-        if let (Some(text), true) = (&complaint, complaint != self.complaint) {
+        if let (Some(text), true) = (&violation, violation != self.violation) {
             eprintln!("warning: {text}");
         }
-        self.complaint = complaint;
+        self.violation = violation;
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
         programs.shared.programs.publish(&[known("cc1", 5)]);
         saved.renew(&programs);
         assert_eq!(programs.summary().total, 1);
-        assert_eq!(saved.complaint, None);
+        assert_eq!(saved.violation, None);
     }
 
     #[test]
@@ -210,6 +210,6 @@ mod tests {
         let mut saved = Saved::of(&programs);
         programs.shared.programs.publish(&[known("cc1", 5)]);
         saved.renew(&programs);
-        assert!(saved.complaint.unwrap().contains("/proc/nowhere"));
+        assert!(saved.violation.unwrap().contains("/proc/nowhere"));
     }
 }

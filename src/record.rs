@@ -189,7 +189,7 @@ mod tests {
     /// they would fill the arena.
     fn end_of(path: &Path) -> (usize, Vec<Entry>) {
         let mut file = std::fs::File::open(path).unwrap();
-        let mut begin = [0; file::MAGIC.len() + 4];
+        let mut begin = [0; pandemonium_record::file::write::MAGIC.len() + 4];
         file.read_exact(&mut begin).unwrap();
         let mut plain = BufReader::new(zstd::Decoder::new(file).unwrap());
         let mut header = [0; 4];

@@ -8,11 +8,11 @@
 //! atomic, so neither side can see half a number; two numbers may be a round apart. Nobody waits
 //! for the other side.
 
-pub mod inquiry;
 mod knobs;
 mod programs;
+pub mod query;
 
-use super::tally::TallyCells;
+use super::fast_path_counters::TallyCells;
 use anyhow::{Context, Result};
 use pandemonium_engine::Memo;
 use pandemonium_engine::task::{Comm, Pid, Tier};
@@ -127,13 +127,13 @@ pub struct Layout {
     /// What the worker counts, renewed every round.
     pub board: Board,
     /// What the fast path counts, renewed once a second.
-    pub tally: TallyCells,
+    pub fast_path_counters: TallyCells,
     /// The knobs that the worker shall use.
     pub knobs: knobs::KnobsCell,
     /// What was learned of programs.
     pub programs: programs::Programs,
     /// What is asked about a task, and the answer.
-    pub inquiry: inquiry::Inquiry,
+    pub query: query::Query,
     nr_memos: AtomicU64,
     memos: [MemoCell; MEMOS_MAX],
 }

@@ -4,9 +4,9 @@
 
 use super::adaptive::{Adaptive, Status};
 use super::fast_path::State;
+use super::fast_path_counters::{Event, FastPathCounters, Stage};
 use super::programs::Programs;
 use super::shared::{Numbers, Shared};
-use super::tally::{Event, Stage, Tally};
 use super::{explain, telemetry, tune, worker};
 use anyhow::Result;
 use pandemonium_engine::task::Tier;
@@ -201,14 +201,15 @@ pub struct Source {
 pub struct Reading {
     pub at: Stamp,
     pub numbers: Numbers,
-    pub tally: Tally,
+    pub fast_path_counters: FastPathCounters,
 }
 
 impl Source {
     /// What the worker has told by now.
     pub fn read(&self) -> Reading {
-        let (numbers, tally) = (self.shared.board.read(), self.shared.tally.read());
-        Reading { at: worker::now(), numbers, tally }
+        let (numbers, fast_path_counters) =
+            (self.shared.board.read(), self.shared.fast_path_counters.read());
+        Reading { at: worker::now(), numbers, fast_path_counters }
     }
 
     /// What happened between two readings.
@@ -222,7 +223,7 @@ impl Source {
         let kernel = n.kernel_dispatches.saturating_sub(was.kernel_dispatches);
         let share = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
         let status = self.adaptive.status();
-        let counted = after.tally.since(&before.tally);
+        let counted = after.fast_path_counters.since(&before.fast_path_counters);
         let mut metrics = Metrics {
             health: telemetry::health(before, after),
             policy: self.policy.clone(),
@@ -245,9 +246,9 @@ impl Source {
             ..Metrics::default()
         };
         metrics.take_numbers(n);
-        metrics.take_events(&after.tally);
+        metrics.take_events(&after.fast_path_counters);
         // An interval shorter than that of the counts may see none: then it is the last second.
-        metrics.take_tally(if counted.is_empty() { &status.tally } else { &counted });
+        metrics.take_tally(if counted.is_empty() { &status.fast_path_counters } else { &counted });
         metrics.take_status(&status);
         metrics.record_dropped = match self.shared.ring() {
             Some(ring) => Reader::new(ring).dropped() as i64,
@@ -289,7 +290,7 @@ impl Metrics {
     }
 
     /// What the fast path has done since the start.
-    fn take_events(&mut self, total: &Tally) {
+    fn take_events(&mut self, total: &FastPathCounters) {
         for (field, event) in [
             (&mut self.nr_kicks, Event::Kick),
             (&mut self.nr_kicks_asked, Event::Asked),
@@ -310,18 +311,18 @@ impl Metrics {
         }
     }
 
-    fn take_tally(&mut self, tally: &Tally) {
-        self.tails = tails(tally);
-        let p99 = |tier| tally.latency(tier).p99().as_micros();
-        let l2 = |tier| tally.l2_percent(tier).map_or(-1, |percent| percent as i64);
-        self.wake_p99_us = tally.latencies().p99().as_micros();
+    fn take_tally(&mut self, fast_path_counters: &FastPathCounters) {
+        self.tails = tails(fast_path_counters);
+        let p99 = |tier| fast_path_counters.latency(tier).p99().as_micros();
+        let l2 = |tier| fast_path_counters.l2_percent(tier).map_or(-1, |percent| percent as i64);
+        self.wake_p99_us = fast_path_counters.latencies().p99().as_micros();
         self.wake_p99_batch_us = p99(Tier::Batch);
         self.wake_p99_interactive_us = p99(Tier::Interactive);
         self.wake_p99_lat_critical_us = p99(Tier::LatCritical);
         self.l2_batch_pct = l2(Tier::Batch);
         self.l2_interactive_pct = l2(Tier::Interactive);
         self.l2_lat_critical_pct = l2(Tier::LatCritical);
-        self.sleep_io_pct = tally.sleeps().io_percent().map_or(-1, i64::from);
+        self.sleep_io_pct = fast_path_counters.sleeps().io_percent().map_or(-1, i64::from);
     }
 
     fn take_status(&mut self, status: &Status) {
@@ -354,15 +355,16 @@ pub struct Tail {
 }
 
 /// Everything whose tail matters, by name.
-fn tails(tally: &Tally) -> BTreeMap<String, Tail> {
+fn tails(fast_path_counters: &FastPathCounters) -> BTreeMap<String, Tail> {
     let tail = |fine: Fine| {
         let [p50_ns, p99_ns, p999_ns] = fine.tail().map(Span::as_nanos);
         Tail { count: fine.counts.iter().sum(), p50_ns, p99_ns, p999_ns }
     };
     let waits = ["wait_batch", "wait_interactive", "wait_lat_critical"];
-    let waits = waits.into_iter().zip(Tier::ALL.map(|tier| tail(tally.waits(tier))));
+    let waits = waits.into_iter().zip(Tier::ALL.map(|tier| tail(fast_path_counters.waits(tier))));
     let stages = ["stage_received", "stage_decided", "stage_running"];
-    let stages = stages.into_iter().zip(Stage::ALL.map(|stage| tail(tally.stage(stage))));
+    let stages =
+        stages.into_iter().zip(Stage::ALL.map(|stage| tail(fast_path_counters.stage(stage))));
     waits.chain(stages).map(|(name, tail)| (name.into(), tail)).collect()
 }
 
@@ -371,7 +373,7 @@ fn server_data(source: Option<Source>) -> StatsServerData<(), ()> {
     let data = StatsServerData::new().add_meta(Metrics::meta()).add_meta(Tail::meta());
     let Some(source) = source else { return data };
     let adaptive = Arc::clone(&source.adaptive);
-    let desk = explain::Desk::of(Arc::clone(&source.shared));
+    let query_server = explain::QueryServer::of(Arc::clone(&source.shared));
     let open: Box<dyn StatsOpener<(), ()>> = Box::new(move |_| {
         let source = source.clone();
         let mut before = source.read();
@@ -385,7 +387,7 @@ fn server_data(source: Option<Source>) -> StatsServerData<(), ()> {
     });
     let tuned = move |args: &BTreeMap<String, String>, _: (&_, &_)| tune::answer(&adaptive, args);
     let explained =
-        move |args: &BTreeMap<String, String>, _: (&_, &_)| explain::answer(&desk, args);
+        move |args: &BTreeMap<String, String>, _: (&_, &_)| explain::answer(&query_server, args);
     data.add_ops("top", StatsOps { open, close: None })
         .add_stats(tune::TARGET, Box::new(tuned))
         .add_stats(explain::TARGET, Box::new(explained))

@@ -11,7 +11,7 @@ use super::programs::{self, Programs, Saver};
 use super::record::Recording;
 use super::shared::Shared;
 use super::stats::{self, Reading, Source};
-use super::{nudge, settings, tasks, telemetry, worker};
+use super::{settings, tasks, telemetry, wake_worker, worker};
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use pandemonium_engine::knobs::{KeySet, Knobs};
@@ -185,7 +185,7 @@ impl Worker {
             unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
         }
         if !partial {
-            nudge::until(|| self.lock().is_none());
+            wake_worker::until(|| self.lock().is_none());
         }
     }
 

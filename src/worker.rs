@@ -3,7 +3,6 @@
 //! The process that schedules: one thread, one loop, no file, terminal, lock or allocation in it.
 
 use super::backend::{BackendSetup, End, KernelPort, OpenObject};
-use super::books::Books;
 use super::cli::{Options, PolicyName};
 use super::fast_path::{self, FastPath, Settings, State, Wish, refusal};
 use super::listen::Listeners;
@@ -11,6 +10,7 @@ use super::machine::Machine;
 use super::process;
 use super::settings;
 use super::shared::Shared;
+use super::worker_counters::WorkerCounters;
 use pandemonium_engine::Policy;
 use pandemonium_engine::Setup;
 use pandemonium_engine::knobs::Knobs;
@@ -65,11 +65,11 @@ fn schedule<Q: Policy>(
     shared: &Shared,
     mut policy: Q,
 ) -> Result<ExitCode, Failure> {
-    let mut errands = Errands::begin(shared, options.plant_delay_us);
+    let mut housekeeping = Housekeeping::begin(shared, options.plant_delay_us);
     let mut listeners = Listeners::of(shared);
     listeners.started(told.setup);
     // The supervisor hands knobs over before it starts a worker.
-    let knobs = errands.new_knobs().unwrap_or_default();
+    let knobs = housekeeping.new_knobs().unwrap_or_default();
     policy.apply(&knobs);
     listeners.applied(&knobs);
     shared.take().for_each(|memo| {
@@ -112,10 +112,10 @@ fn schedule<Q: Policy>(
     }
     process::touch_stack();
     process::leave_signals_to_the_other_thread();
-    let mut books = Books::open(shared, loading, now(), state);
-    rounds(&mut port, &mut policy, &mut errands, &mut listeners, &mut books, knobs);
-    let silence = books.silence(now());
-    errands.tell_programs(&policy);
+    let mut worker_counters = WorkerCounters::open(shared, loading, now(), state);
+    rounds(&mut port, &mut policy, &mut housekeeping, &mut listeners, &mut worker_counters, knobs);
+    let silence = worker_counters.silence(now());
+    housekeeping.tell_programs(&policy);
     shared.keep(|keep| policy.export(keep));
     match port.unload() {
         End::Signal => Ok(ExitCode::SUCCESS),
@@ -176,16 +176,16 @@ fn load_fast_path<'obj>(
 fn rounds<Q: Policy>(
     port: &mut KernelPort,
     policy: &mut Q,
-    errands: &mut Errands,
+    housekeeping: &mut Housekeeping,
     listeners: &mut Listeners,
-    books: &mut Books,
+    worker_counters: &mut WorkerCounters,
     mut knobs: Knobs,
 ) {
     while !port.ended() {
-        errands.dawdle();
+        housekeeping.dawdle();
         let now = now();
         port.begin(now);
-        if let Some(new) = errands.new_knobs() {
+        if let Some(new) = housekeeping.new_knobs() {
             knobs = new;
             policy.apply(&knobs);
             listeners.applied(&knobs);
@@ -196,10 +196,10 @@ fn rounds<Q: Policy>(
         }
         let waited = policy.oldest_wait(now);
         let done = listeners.round(now, port, policy);
-        books.enter(now, &done, waited);
+        worker_counters.enter(now, &done, waited);
         port.settle(fast_path_settings(&knobs, policy, now));
-        if books.publish(now, port, policy, errands.shared) {
-            errands.once_a_second(now, policy, listeners);
+        if worker_counters.publish(now, port, policy, housekeeping.shared) {
+            housekeeping.once_a_second(now, policy, listeners);
         }
         port.rest(done.pending);
     }
@@ -221,7 +221,7 @@ fn fast_path_settings<Q: Policy>(knobs: &Knobs, policy: &Q, now: Stamp) -> Setti
 }
 
 /// What the worker does for the supervisor besides scheduling. Allocates nothing.
-struct Errands<'s> {
+struct Housekeeping<'s> {
     shared: &'s Shared,
     /// What every round waits before it begins.
     delay: Option<Duration>,
@@ -231,10 +231,10 @@ struct Errands<'s> {
     programs_told: Stamp,
 }
 
-impl<'s> Errands<'s> {
+impl<'s> Housekeeping<'s> {
     fn begin(shared: &'s Shared, delay_us: Option<u64>) -> Self {
         let delay = delay_us.map(Duration::from_micros);
-        Errands { shared, delay, knobs: 0, minute: this_minute(), programs_told: now() }
+        Housekeeping { shared, delay, knobs: 0, minute: this_minute(), programs_told: now() }
     }
 
     /// Only when asked for by a test.

@@ -55,7 +55,7 @@ pub struct Facts {
     /// Where it ran last.
     pub last_cpu: Option<CpuId>,
     /// How long it ran the last time it ran, until it slept or lost the CPU.
-    pub stint: Span,
+    pub run_interval: Span,
     /// When that ended.
     pub stopped: Stamp,
 }

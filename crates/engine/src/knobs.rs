@@ -151,7 +151,7 @@ rules! {
     /// Batch work is served once it has waited for the adaptive threshold.
     codel_rescue: true,
     /// While Batch work gets next to nothing, whoever takes a large share is Batch.
-    famine: true,
+    batch_starvation: true,
     /// Batch work that has waited for seconds changes budget, slices and placement.
     longrun: true,
     /// A sudden rise of the rate of enqueues is a burst.

@@ -118,7 +118,7 @@ pub struct Evidence {
     /// It has used up its slices for longer than it usually runs.
     pub cpu_bound: bool,
     /// It takes what Batch work lacks.
-    pub hoards: bool,
+    pub over_share: bool,
     /// It has been seen often enough that averages move slowly.
     pub mature: bool,
     /// How long it usually runs between two sleeps, and how far a run usually is from that.

@@ -206,11 +206,11 @@ pub struct Arrival {
     /// Its share of CPU time.
     pub weight: Weight,
     /// How long it ran the last time it ran.
-    pub stint: Span,
+    pub run_interval: Span,
     /// CPU time since it last woke up; zero on a wake-up.
     pub awake: Span,
     /// When it stopped running the last time it ran, by a clock of the kernel that is not ours:
-    /// two messages that tell the same time tell of the same stint.
+    /// two messages that tell the same time tell of the same run interval.
     pub stopped: Stamp,
     /// What was observed of it, if anything was.
     pub facts: Option<Facts>,
@@ -296,7 +296,7 @@ impl RawArrival {
             cpu: CpuId::new(self.cpu).ok_or(Malformed::Cpu)?,
             cpus_allowed: self.nr_cpus_allowed.clamp(1, CPUS_MAX as u64) as u32,
             weight: Weight::new(self.weight),
-            stint: Span::from_nanos(self.stop_ts.saturating_sub(self.start_ts)),
+            run_interval: Span::from_nanos(self.stop_ts.saturating_sub(self.start_ts)),
             awake,
             stopped: Stamp::from_nanos(self.stop_ts),
             facts: None,
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(arrival.cause, Cause::Requeue);
         assert_eq!(arrival.cpu.as_raw(), 3);
         assert_eq!(arrival.cpus_allowed, 8);
-        assert_eq!(arrival.stint, Span::from_micros(4));
+        assert_eq!(arrival.run_interval, Span::from_micros(4));
         assert_eq!(arrival.awake, Span::from_micros(4));
     }
 
@@ -448,7 +448,7 @@ mod tests {
         let arrival = raw.decode().unwrap();
         assert_eq!(arrival.weight.get(), 1);
         assert_eq!(arrival.cpus_allowed, 1);
-        assert_eq!(arrival.stint, Span::ZERO);
+        assert_eq!(arrival.run_interval, Span::ZERO);
         raw.weight = u64::MAX;
         assert_eq!(raw.decode().unwrap().weight.get(), WEIGHT_MAX as u64);
     }

@@ -3,7 +3,7 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use pandemonium_sim::witness::Fault;
+use pandemonium_sim::observer::Fault;
 
 /// Simulates, compares, replays and explains scheduling policies: without root, without a kernel.
 ///

@@ -71,11 +71,11 @@ pub fn compared(asked: &Comparison) -> Result<Table> {
             .filter(|played| played.tried.verdict.is_err())
             .count();
         let none = || Cell::None;
-        let complaints = format!("{failed} of {runs}");
+        let violations = format!("{failed} of {runs}");
         table.row(vec![
             "complaints".into(),
             policy.name().into(),
-            complaints.into(),
+            violations.into(),
             none(),
             none(),
             none(),
@@ -168,7 +168,7 @@ fn row(first: Cell, case: &Case, played: &Played) -> Vec<Cell> {
     };
     let verdict = match &played.tried.verdict {
         Ok(()) => "good",
-        Err(complaint) => complaint.judge.name(),
+        Err(violation) => violation.judge.name(),
     };
     vec![
         first,

@@ -59,7 +59,7 @@ struct Subject {
     last: Stamp,
     waiting: Option<Waiting>,
     waits: Durations,
-    stints: Durations,
+    run_intervals: Durations,
     wakeups: u64,
     requeues: u64,
     /// Decisions by tier, and how often the tier changed.
@@ -129,7 +129,7 @@ impl Story<'_> {
             last: now,
             waiting: None,
             waits: Durations::default(),
-            stints: Durations::default(),
+            run_intervals: Durations::default(),
             wakeups: 0,
             requeues: 0,
             tiers: [0; 3],
@@ -139,8 +139,8 @@ impl Story<'_> {
         });
         subject.newest = *arrival;
         subject.last = now;
-        if arrival.stint > Span::ZERO {
-            subject.stints.add(arrival.stint);
+        if arrival.run_interval > Span::ZERO {
+            subject.run_intervals.add(arrival.run_interval);
         }
         // It waits since it woke up, which the fast path has seen; the message came later.
         let woken = arrival.facts.map(|facts| facts.woken);
@@ -269,15 +269,15 @@ impl Subject {
         let seconds = self.last.since(self.first).as_nanos() / 1_000_000_000;
         let mut text = format!(
             "{name} (pid {}) is {tier:?}: so in {} of {decisions} decisions, {} changes. It came \
-             up {} times after a sleep and {} times after losing its CPU in {seconds} s; a stint \
+             up {} times after a sleep and {} times after losing its CPU in {seconds} s; a run_interval \
              was {} us in the middle and {} us at most.",
             pid.as_raw(),
             self.tiers[tier.index()],
             self.changes,
             self.wakeups,
             self.requeues,
-            self.stints.quantile(500).as_micros(),
-            self.stints.longest().as_micros(),
+            self.run_intervals.quantile(500).as_micros(),
+            self.run_intervals.longest().as_micros(),
         );
         if let Some(facts) = &self.newest.facts {
             text += &format!(

@@ -10,7 +10,7 @@ use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_policies::control::regime::Regime;
 use pandemonium_sim::machine::START;
-use pandemonium_sim::witness::{Event, Witness};
+use pandemonium_sim::observer::{Event, Observer};
 use pandemonium_statistics::picture::drawn;
 use plotters::prelude::*;
 
@@ -236,7 +236,7 @@ fn colour_of(regime: Regime) -> RGBColor {
     }
 }
 
-impl Witness for History {
+impl Observer for History {
     fn saw(&mut self, now: Stamp, event: &Event) {
         match *event {
             Event::Sent { dispatch, .. } => self.at(now).decisions[dispatch.tier.index()] += 1,

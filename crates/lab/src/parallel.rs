@@ -17,7 +17,7 @@ pub fn play_all(cases: &[Case]) -> Vec<Played> {
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some((number, case)) = claim(&next, cases) {
+                while let Some((number, case)) = key_input(&next, cases) {
                     let played = case.play(&mut ());
                     bar.inc(1);
                     let mut done = done.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -32,7 +32,7 @@ pub fn play_all(cases: &[Case]) -> Vec<Played> {
     done.into_iter().map(|(_, played)| played).collect()
 }
 
-fn claim<'a>(next: &AtomicUsize, cases: &'a [Case]) -> Option<(usize, &'a Case)> {
+fn key_input<'a>(next: &AtomicUsize, cases: &'a [Case]) -> Option<(usize, &'a Case)> {
     let number = next.fetch_add(1, Ordering::Relaxed);
     cases.get(number).map(|case| (number, case))
 }

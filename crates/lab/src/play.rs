@@ -10,8 +10,8 @@ use pandemonium_engine::time::Span;
 use pandemonium_policies::{Dropping, Fifo, Pandemonium, Vruntime};
 use pandemonium_sim::judge::Demands;
 use pandemonium_sim::machine::{Costs, Setup};
+use pandemonium_sim::observer::Observer;
 use pandemonium_sim::trial::{Trial, Tried};
-use pandemonium_sim::witness::Witness;
 use std::time::{Duration, Instant};
 
 /// A trial and the policy that it is for.
@@ -56,7 +56,7 @@ impl Case {
     }
 
     /// Runs it. The one place where a policy's name becomes a policy.
-    pub fn play(&self, extra: &mut dyn Witness) -> Played {
+    pub fn play(&self, extra: &mut dyn Observer) -> Played {
         let started = Instant::now();
         let (trial, setup) = (&self.trial, self.trial.policy_setup());
         let tried = match self.policy {

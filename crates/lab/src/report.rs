@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use pandemonium_engine::durations::Durations;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::Span;
-use pandemonium_sim::witness::Witness;
+use pandemonium_sim::observer::Observer;
 use pandemonium_statistics::page::{self, escape};
 use pandemonium_statistics::picture::{self, Line};
 use std::fmt::Write;
@@ -43,7 +43,7 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
         let workload = &case.trial.workload;
         let mut timeline = Timeline::new(workload.warmup, TIMELINE);
         let mut history = History::new(workload.duration, STRETCHES);
-        let mut both = (&mut timeline as &mut dyn Witness, &mut history as &mut dyn Witness);
+        let mut both = (&mut timeline as &mut dyn Observer, &mut history as &mut dyn Observer);
         let result = case.play(&mut both);
         let name = policy.name();
         writeln!(timelines, "<h3>{name}</h3>{}", draw_timeline(&timeline, &case))?;
@@ -67,7 +67,7 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
          <h2>From wake-up to running</h2><p>Which share of wake-ups takes no longer.</p>\
          {curves}\
          <h2>Who had which CPU</h2><p>The first {TIMELINE} after the warm-up, seed {}. The wheel \
-         zooms, dragging moves, a click on a stint tells what it is.</p>{timelines}\
+         zooms, dragging moves, a click on a run_interval tells what it is.</p>{timelines}\
          <h2>Over time</h2><p>Decisions in each hundredth of the run by tier, and how many waited \
          for one; below, what the adaptive loop made of the load each second, and of the knobs.\
          </p>{histories}<h2>One run</h2>{tables}<script>//<![CDATA[\n{SCRIPT}//]]></script>\
@@ -134,9 +134,9 @@ fn draw_timeline(timeline: &Timeline, case: &Case) -> String {
         height.clamp(60, 640)
     );
     let groups = &case.trial.workload.groups;
-    let shown = timeline.stints.iter().filter(|stint| stint.cpu < cpus);
-    for stint in shown.take(DRAWN_MAX) {
-        let (class, label) = match stint.who {
+    let shown = timeline.run_intervals.iter().filter(|run_interval| run_interval.cpu < cpus);
+    for run_interval in shown.take(DRAWN_MAX) {
+        let (class, label) = match run_interval.who {
             Who::Scheduler => ("scheduler".to_owned(), "the scheduler process".to_owned()),
             Who::Task { pid, group, tier } => {
                 let name = groups.get(group as usize).map(|group| group.comm.to_string());
@@ -145,13 +145,13 @@ fn draw_timeline(timeline: &Timeline, case: &Case) -> String {
             }
         };
         let us = |ns: u64| format!("{}.{:03}", ns / 1_000, ns % 1_000);
-        let from = stint.from.since(timeline.from).as_nanos();
-        let length = stint.until.since(stint.from).as_nanos();
+        let from = run_interval.from.since(timeline.from).as_nanos();
+        let length = run_interval.until.since(run_interval.from).as_nanos();
         svg += &format!(
             "<rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"16\">\
              <title>{label}, {} us from {} us</title></rect>",
             us(from),
-            stint.cpu * 20 + 2,
+            run_interval.cpu * 20 + 2,
             us(length),
             us(length),
             us(from)

@@ -39,11 +39,11 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     table::print(&tables(&played), args.format);
     let mut convicted = false;
     for (case, result) in &played {
-        if let Err(complaint) = &result.tried.verdict {
+        if let Err(violation) = &result.tried.verdict {
             convicted = true;
-            let (policy, judge) = (case.policy.name(), complaint.judge.name());
-            let at = complaint.at.since(pandemonium_sim::machine::START);
-            eprintln!("\n{policy}: the judge of {judge} complains after {at}: {}", complaint.why);
+            let (policy, judge) = (case.policy.name(), violation.judge.name());
+            let at = violation.at.since(pandemonium_sim::machine::START);
+            eprintln!("\n{policy}: the judge of {judge} complains after {at}: {}", violation.why);
         }
         if args.format == Format::Text {
             let policy = case.policy.name();
@@ -122,7 +122,7 @@ fn overview(played: &[(Case, Played)]) -> Table {
         };
         let verdict = match &result.tried.verdict {
             Ok(()) => "good".to_owned(),
-            Err(complaint) => complaint.judge.name().to_owned(),
+            Err(violation) => violation.judge.name().to_owned(),
         };
         table.row(vec![
             case.policy.name().into(),

@@ -8,7 +8,7 @@ use pandemonium_engine::time::Stamp;
 use pandemonium_policies::COMPOSITORS;
 use pandemonium_record::file::write::{Header, Recorder};
 use pandemonium_record::{Entry, told_at_start};
-use pandemonium_sim::witness::{Event, Witness};
+use pandemonium_sim::observer::{Event, Observer};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 
@@ -46,7 +46,7 @@ pub fn begin<W: Write>(out: W, case: &Case, redact: bool) -> Result<Simulated<W>
     Ok(Simulated(recorder))
 }
 
-impl<W: Write> Witness for Simulated<W> {
+impl<W: Write> Observer for Simulated<W> {
     fn saw(&mut self, _now: Stamp, event: &Event) {
         match *event {
             Event::Began { now, view, .. } => self.0.add(&Entry::Began { now, view }),

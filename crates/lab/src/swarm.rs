@@ -8,11 +8,11 @@ use crate::parallel;
 use crate::play::Case;
 use anyhow::Result;
 use pandemonium_engine::time::{Span, Stamp};
-use pandemonium_sim::judge::{Complaint, Judge};
+use pandemonium_sim::judge::{Judge, Violation};
 use pandemonium_sim::machine::START;
+use pandemonium_sim::observer::{Event, Fault, Observer};
 use pandemonium_sim::swarm::{self, Cuts};
 use pandemonium_sim::trial::Trial;
-use pandemonium_sim::witness::{Event, Fault, Witness};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,10 +34,10 @@ pub fn run(args: &SwarmArgs) -> Result<ExitCode> {
         describe(&swarm::draw(args.seed, &cuts));
     }
     let (failures, events) = search(args, &cuts);
-    for (seed, complaint) in failures.iter().filter(|_| args.all) {
-        println!("seed {seed}: {}: {}", complaint.judge.name(), complaint.why);
+    for (seed, violation) in failures.iter().filter(|_| args.all) {
+        println!("seed {seed}: {}: {}", violation.judge.name(), violation.why);
     }
-    let Some((seed, complaint)) = failures.first() else {
+    let Some((seed, violation)) = failures.first() else {
         println!("{} runs, {events} events: no complaint", args.runs);
         return Ok(ExitCode::SUCCESS);
     };
@@ -45,16 +45,16 @@ pub fn run(args: &SwarmArgs) -> Result<ExitCode> {
         println!("{} of {} runs fail", failures.len(), args.runs);
         return Ok(ExitCode::from(1));
     }
-    let (seed, at) = (*seed, complaint.at.since(START));
-    println!("seed {seed}: the judge of {} complains after {at}:", complaint.judge.name());
-    println!("  {}", complaint.why);
+    let (seed, at) = (*seed, violation.at.since(START));
+    println!("seed {seed}: the judge of {} complains after {at}:", violation.judge.name());
+    println!("  {}", violation.why);
     println!("repeat: {}", command(seed, args.policy, &cuts));
     if args.trace {
-        trace(&Case::of(swarm::draw(seed, &cuts), args.policy), complaint.at);
+        trace(&Case::of(swarm::draw(seed, &cuts), args.policy), violation.at);
         return Ok(ExitCode::from(1));
     }
     println!("looking for a smaller run that fails alike ...");
-    let small = swarm::shrink(seed, complaint.judge, cuts, |trial| judge(trial, args.policy));
+    let small = swarm::shrink(seed, violation.judge, cuts, |trial| judge(trial, args.policy));
     println!("smaller: {} --trace", command(seed, args.policy, &small));
     describe(&swarm::draw(seed, &small));
     Ok(ExitCode::from(1))
@@ -62,16 +62,16 @@ pub fn run(args: &SwarmArgs) -> Result<ExitCode> {
 
 fn judge(trial: &Trial, policy: PolicyName) -> Option<Judge> {
     let played = Case::of(trial.clone(), policy).play(&mut ());
-    played.tried.verdict.err().map(|complaint| complaint.judge)
+    played.tried.verdict.err().map(|violation| violation.judge)
 }
 
 /// Tries the seeds on all cores, until one fails or to the end. The lowest comes first, whoever
 /// finds it when.
-fn search(args: &SwarmArgs, cuts: &Cuts) -> (Vec<(u64, Complaint)>, u64) {
+fn search(args: &SwarmArgs, cuts: &Cuts) -> (Vec<(u64, Violation)>, u64) {
     let available = thread::available_parallelism().map_or(1, usize::from);
     let threads = args.jobs.unwrap_or(available).max(1);
     let (next, events) = (AtomicU64::new(0), AtomicU64::new(0));
-    let failures: Mutex<Vec<(u64, Complaint)>> = Mutex::new(Vec::new());
+    let failures: Mutex<Vec<(u64, Violation)>> = Mutex::new(Vec::new());
     let bar = parallel::bar(args.runs);
     let found = || failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     thread::scope(|scope| {
@@ -86,8 +86,8 @@ fn search(args: &SwarmArgs, cuts: &Cuts) -> (Vec<(u64, Complaint)>, u64) {
                     let played = Case::of(swarm::draw(seed, cuts), args.policy).play(&mut ());
                     events.fetch_add(played.tried.counters.events, Ordering::Relaxed);
                     bar.inc(1);
-                    if let Err(complaint) = played.tried.verdict {
-                        found().push((seed, complaint));
+                    if let Err(violation) = played.tried.verdict {
+                        found().push((seed, violation));
                     }
                 }
             });
@@ -148,7 +148,7 @@ struct Around {
     until: Stamp,
 }
 
-impl Witness for Around {
+impl Observer for Around {
     fn saw(&mut self, now: Stamp, event: &Event) {
         if (self.from..=self.until).contains(&now) {
             println!("{:>12} {event:?}", now.since(START).as_nanos());

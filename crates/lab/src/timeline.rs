@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_sim::machine::START;
-use pandemonium_sim::witness::{Event, Occupant, Witness};
+use pandemonium_sim::observer::{Event, Observer, Occupant};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -14,7 +14,7 @@ use std::io::{BufWriter, Write};
 /// Stints that are kept at most: a trace of more is too large for a browser.
 const STINTS_MAX: usize = 1_000_000;
 
-/// One stint on a CPU.
+/// One run interval on a CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Stint {
     pub cpu: u32,
@@ -30,11 +30,11 @@ pub enum Who {
     Task { pid: i32, group: u32, tier: Tier },
 }
 
-/// Collects stints between two moments.
+/// Collects run intervals between two moments.
 pub struct Timeline {
     pub from: Stamp,
     pub until: Stamp,
-    pub stints: Vec<Stint>,
+    pub run_intervals: Vec<Stint>,
     /// When which CPU was interrupted.
     pub kicks: Vec<(Stamp, u32)>,
     /// Whether there was more than is kept.
@@ -47,7 +47,7 @@ impl Timeline {
         Timeline {
             from: START + from,
             until: START + from + length,
-            stints: Vec::new(),
+            run_intervals: Vec::new(),
             kicks: Vec::new(),
             cut: false,
             open: BTreeMap::new(),
@@ -67,15 +67,15 @@ impl Timeline {
         if from >= until {
             return;
         }
-        if self.stints.len() >= STINTS_MAX {
+        if self.run_intervals.len() >= STINTS_MAX {
             self.cut = true;
             return;
         }
-        self.stints.push(Stint { cpu, from, until, who });
+        self.run_intervals.push(Stint { cpu, from, until, who });
     }
 }
 
-impl Witness for Timeline {
+impl Observer for Timeline {
     fn saw(&mut self, now: Stamp, event: &Event) {
         match *event {
             Event::Switched { cpu, to, .. } => {
@@ -113,8 +113,8 @@ impl Timeline {
             });
             writeln!(out, "{name},")?;
         }
-        for stint in &self.stints {
-            let (name, category) = match stint.who {
+        for run_interval in &self.run_intervals {
+            let (name, category) = match run_interval.who {
                 Who::Scheduler => ("scheduler".to_owned(), "scheduler".to_owned()),
                 Who::Task { pid, group, tier } => {
                     let name = names.get(group as usize).map_or("task", String::as_str);
@@ -122,8 +122,8 @@ impl Timeline {
                 }
             };
             let event = serde_json::json!({
-                "ph": "X", "name": name, "cat": category, "pid": 1, "tid": stint.cpu + 1,
-                "ts": us(stint.from), "dur": us(stint.until) - us(stint.from),
+                "ph": "X", "name": name, "cat": category, "pid": 1, "tid": run_interval.cpu + 1,
+                "ts": us(run_interval.from), "dur": us(run_interval.until) - us(run_interval.from),
             });
             writeln!(out, "{event},")?;
         }

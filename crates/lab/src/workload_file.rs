@@ -400,7 +400,7 @@ mod tests {
 
     const GOOD: &str = "name = \"x\"\nduration_ms = 100\n[[task]]\nname = \"hog\"\n";
 
-    fn complaint(source: &str) -> String {
+    fn violation(source: &str) -> String {
         match read(source, None) {
             Ok(_) => panic!("accepted:\n{source}"),
             Err(error) => error.to_string(),
@@ -433,13 +433,13 @@ mod tests {
             ("kind = \"burn\"\ncount = 300000\n", "line 3, column 1", "at most 200000"),
             ("kind = \"burn\n", "line 5", ""),
         ] {
-            let said = complaint(&format!("{GOOD}{tail}"));
+            let said = violation(&format!("{GOOD}{tail}"));
             assert!(said.contains(place), "{said}");
             assert!(said.contains(expected), "{said}");
         }
         assert!(
-            complaint("name = \"x\"\nduration_ms = 0\ntask = []\n").contains("line 2, column 15")
+            violation("name = \"x\"\nduration_ms = 0\ntask = []\n").contains("line 2, column 15")
         );
-        assert!(complaint("").contains("line 1"));
+        assert!(violation("").contains("line 1"));
     }
 }

@@ -66,12 +66,12 @@ impl Ring {
     /// that the port needs no memory of its own.
     fn arrival(&mut self, pid: Pid) -> Arrival {
         self.sent += 1;
-        let (name, stint, cause) = match pid.as_raw() % 10 {
+        let (name, run_interval, cause) = match pid.as_raw() % 10 {
             0 => (NAMES[0].0, Span::from_micros(200), Cause::Wakeup),
             1 => (NAMES[1].0, Span::from_micros(900), Cause::Wakeup),
             _ => ("hog", Span::from_micros(4_000), Cause::Requeue),
         };
-        let facts = self.with_facts.then(|| self.facts(cause, stint));
+        let facts = self.with_facts.then(|| self.facts(cause, run_interval));
         Arrival {
             pid,
             ticket: Ticket(1 + self.sent),
@@ -80,15 +80,15 @@ impl Ring {
             cpu: CpuId::new((pid.as_raw() as u32 % CPUS) as i32).expect("below 16"),
             cpus_allowed: CPUS,
             weight: Weight::default(),
-            stint,
-            awake: if cause == Cause::Wakeup { Span::ZERO } else { stint.scale(8, 1) },
+            run_interval,
+            awake: if cause == Cause::Wakeup { Span::ZERO } else { run_interval.scale(8, 1) },
             stopped: Stamp::from_nanos(self.sent),
             facts,
         }
     }
 
     /// Counters that only grow, as the kernel's do.
-    fn facts(&self, cause: Cause, stint: Span) -> Facts {
+    fn facts(&self, cause: Cause, run_interval: Span) -> Facts {
         let woke = cause == Cause::Wakeup;
         Facts {
             wakeups: if woke { self.sent } else { 1 },
@@ -96,7 +96,7 @@ impl Ring {
             involuntary: if woke { 0 } else { self.sent },
             cpu_time: Span::from_nanos(self.now.as_nanos() >> 4),
             woken: self.now,
-            slept: stint,
+            slept: run_interval,
             allowed: CpuSet((1 << CPUS) - 1),
             ..Facts::default()
         }

@@ -170,7 +170,7 @@ impl Ordering for ByVruntime {
     fn key(&mut self, before: Vtime, arrival: &Arrival, knobs: &Knobs) -> Vtime {
         let floor = self.clock.before(knobs.batch_slice);
         let ceiling = self.clock.after(knobs.batch_slice.scale(DEBT_SLICES, 1));
-        before.after(arrival.weight.charge(arrival.stint)).clamp(floor, ceiling)
+        before.after(arrival.weight.charge(arrival.run_interval)).clamp(floor, ceiling)
     }
 
     fn dispatched(&mut self, key: Vtime) {

@@ -819,7 +819,7 @@ fn the_defaults_are_the_readme_s_but_for_the_batch_slice() {
 #[test]
 fn every_mechanism_has_a_switch() {
     let on = "classifier compositors kworker_floor frame_floor cpu_bound_demotion lag awake_cap \
-              vtime_ceiling overflow_rescue deficit starvation_rescue codel_rescue famine longrun \
+              vtime_ceiling overflow_rescue deficit starvation_rescue codel_rescue batch_starvation longrun \
               burst_cusum burst_wakeups affinity numa depth_gate sync_wakeups preempt adaptive \
               procdb";
     let off = "fifo_mode low_power";

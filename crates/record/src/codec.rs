@@ -290,7 +290,7 @@ fn put_arrival(pen: &mut Pen, arrival: &Arrival) {
         cpu,
         cpus_allowed,
         weight,
-        stint,
+        run_interval,
         awake,
         stopped,
         facts,
@@ -304,7 +304,7 @@ fn put_arrival(pen: &mut Pen, arrival: &Arrival) {
     pen.put(ticket.0);
     put_comm(pen, &comm);
     pen.put(u64::from(cpus_allowed) << 32 | weight.get());
-    pen.put(stint.as_nanos());
+    pen.put(run_interval.as_nanos());
     pen.put(awake.as_nanos());
     pen.put(stopped.as_nanos());
     if let Some(facts) = facts {
@@ -331,7 +331,7 @@ fn take_arrival(eye: &mut Eye) -> Result<Arrival, Damage> {
         cpu: cpu_or_none(who >> 32)?.ok_or(Damage)?,
         cpus_allowed: (shares >> 32) as u32,
         weight: Weight::new(shares & u64::from(u32::MAX)),
-        stint: eye.span()?,
+        run_interval: eye.span()?,
         awake: eye.span()?,
         stopped: eye.stamp()?,
         facts: if eye.0.len() > 0 { Some(take_facts(eye)?) } else { None },
@@ -356,7 +356,7 @@ fn put_facts(pen: &mut Pen, facts: &Facts) {
         waker,
         process,
         last_cpu,
-        stint,
+        run_interval,
         stopped,
     } = *facts;
     pen.put(wakeups);
@@ -372,7 +372,7 @@ fn put_facts(pen: &mut Pen, facts: &Facts) {
         flags << 48 | u64::from(nice as u8) << 32 | cpu_bits(last_cpu) << 16 | cpu_bits(kicked),
     );
     pen.put(pid_bits(waker) << 32 | pid_bits(process));
-    pen.put(stint.as_nanos());
+    pen.put(run_interval.as_nanos());
     pen.put(stopped.as_nanos());
 }
 
@@ -400,7 +400,7 @@ fn take_facts(eye: &mut Eye) -> Result<Facts, Damage> {
         last_cpu: cpu_or_none(rest >> 16)?,
         waker: pid_or_none(pids >> 32),
         process: pid_or_none(pids),
-        stint: eye.span()?,
+        run_interval: eye.span()?,
         stopped: eye.stamp()?,
     })
 }
@@ -478,7 +478,7 @@ mod tests {
             waker: Pid::new(i32::MAX),
             process: Pid::new(17),
             last_cpu: CpuId::new(1023),
-            stint: Span::from_nanos(7),
+            run_interval: Span::from_nanos(7),
             stopped: Stamp::from_nanos(8),
         };
         let dispatch = |placement, tier| Dispatch {

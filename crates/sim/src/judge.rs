@@ -3,8 +3,8 @@
 //! What is right, as seen from outside. Each judge keeps its own account of the events and
 //! complains in words; none of them asks the machine or the policy.
 
+use super::observer::{Event, Observer, Occupant, TaskId};
 use super::topology::{Cpus, Mask};
-use super::witness::{Event, Occupant, TaskId, Witness};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -63,7 +63,7 @@ impl Judge {
 
 /// What was found wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
+pub struct Violation {
     /// Who complains.
     pub judge: Judge,
     /// When it was found.
@@ -102,9 +102,9 @@ struct Known {
 }
 
 /// All judges at once. The first complaint stands.
-pub struct Court {
+pub struct Checkers {
     demands: Demands,
-    complaint: Option<Complaint>,
+    violation: Option<Violation>,
     tasks: Vec<Known>,
     waiting: BTreeSet<(Stamp, u32)>,
     /// Most that ever waited together.
@@ -124,12 +124,12 @@ pub struct Court {
     cpus: u32,
 }
 
-impl Court {
+impl Checkers {
     /// Judges a machine with so many CPUs. `stormy` says that things go wrong on purpose at first.
-    pub fn new(cpus: u32, demands: Demands, stormy: bool) -> Court {
-        let mut court = Court {
+    pub fn new(cpus: u32, demands: Demands, stormy: bool) -> Checkers {
+        let mut checkers = Checkers {
             demands,
-            complaint: None,
+            violation: None,
             tasks: Vec::new(),
             waiting: BTreeSet::new(),
             crowd: 0,
@@ -145,29 +145,29 @@ impl Court {
             cpus,
         };
         (0..cpus).for_each(|cpu| {
-            court.online.insert(cpu);
-            court.idle.insert(cpu);
+            checkers.online.insert(cpu);
+            checkers.idle.insert(cpu);
         });
-        court
+        checkers
     }
 
     /// What was found wrong first, if anything was.
-    pub fn complaint(&self) -> Option<&Complaint> {
-        self.complaint.as_ref()
+    pub fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
     }
 
     /// The verdict on the whole run.
-    pub fn finish(mut self, end: Stamp) -> Result<(), Complaint> {
+    pub fn finish(mut self, end: Stamp) -> Result<(), Violation> {
         if let Some(&(since, slot)) = self.waiting.first() {
             self.waited(end, slot, since);
         }
         self.judge_shares(end);
-        self.complaint.map_or(Ok(()), Err)
+        self.violation.map_or(Ok(()), Err)
     }
 
     fn complain(&mut self, judge: Judge, at: Stamp, why: String) {
-        if self.complaint.is_none() {
-            self.complaint = Some(Complaint { judge, at, why });
+        if self.violation.is_none() {
+            self.violation = Some(Violation { judge, at, why });
         }
     }
 
@@ -372,7 +372,7 @@ impl Known {
     };
 }
 
-impl Witness for Court {
+impl Observer for Checkers {
     fn saw(&mut self, now: Stamp, event: &Event) {
         match *event {
             Event::Born { task, weight, mask, .. } => {
@@ -425,17 +425,17 @@ impl Witness for Court {
     }
 }
 
-impl Court {
+impl Checkers {
     fn switched(
         &mut self,
         now: Stamp,
         cpu: u32,
         from: Occupant,
-        left: super::witness::Left,
+        left: super::observer::Left,
         to: Occupant,
     ) {
         if let Occupant::Task(task, _) = from
-            && left == super::witness::Left::Slept
+            && left == super::observer::Left::Slept
         {
             self.known(task).slept = true;
         }

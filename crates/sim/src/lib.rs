@@ -6,7 +6,7 @@
 //! ```text
 //! workload --> machine --Port--> round() --> policy
 //!                 |
-//!                 '--events--> witnesses: judges, measurements, recordings
+//!                 '--events--> observers: judges, measurements, recordings
 //! ```
 //!
 //! Time is simulated, chance follows from one seed, all numbers are integers: the same setup gives
@@ -19,14 +19,14 @@
 
 extern crate alloc;
 
-pub mod agenda;
+pub mod event_queue;
 pub mod judge;
 pub mod machine;
 pub mod measure;
+pub mod observer;
 pub mod pulse;
 pub mod random;
 pub mod swarm;
 pub mod topology;
 pub mod trial;
-pub mod witness;
 pub mod workload;

@@ -3,7 +3,7 @@
 //! Measures a run from outside: latencies, throughput, shares, decisions.
 
 use super::machine::START;
-use super::witness::{Event, Left, Occupant, Witness};
+use super::observer::{Event, Left, Observer, Occupant};
 use super::workload::Workload;
 use alloc::vec::Vec;
 use pandemonium_engine::durations::Durations;
@@ -93,7 +93,7 @@ struct Seen {
     alive: bool,
 }
 
-/// Measures, as a witness.
+/// Measures, as a observer.
 pub struct Measure {
     from: Stamp,
     tasks: Vec<Seen>,
@@ -167,7 +167,7 @@ impl Measure {
     }
 }
 
-impl Witness for Measure {
+impl Observer for Measure {
     fn saw(&mut self, now: Stamp, event: &Event) {
         let (from, measuring) = (self.from, now > self.from);
         match *event {

@@ -3,7 +3,7 @@
 //! The facts of a second, as the driver gathers them on a machine: what the adaptive loop looks at.
 
 use super::machine::START;
-use super::witness::{Event, Left, Occupant, Witness};
+use super::observer::{Event, Left, Observer, Occupant};
 use alloc::vec::Vec;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_policies::control::{Sample, idle_per_mille};
@@ -15,7 +15,7 @@ struct Seen {
     slept: Option<Stamp>,
 }
 
-/// Counts as a witness, second after second.
+/// Counts as a observer, second after second.
 pub struct Pulse {
     tasks: Vec<Seen>,
     /// Since when each CPU idles, if it does.
@@ -80,7 +80,7 @@ impl Pulse {
     }
 }
 
-impl Witness for Pulse {
+impl Observer for Pulse {
     fn saw(&mut self, now: Stamp, event: &Event) {
         match *event {
             Event::Born { task, .. } => *self.seen(task.slot) = Seen::default(),
@@ -106,7 +106,7 @@ impl Witness for Pulse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::witness::TaskId;
+    use crate::observer::TaskId;
     use pandemonium_engine::task::{Pid, Tier};
 
     #[test]

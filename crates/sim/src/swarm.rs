@@ -6,10 +6,10 @@
 
 use super::judge::{Demands, Judge};
 use super::machine::{FaultPlan, Setup};
+use super::observer::Fault;
 use super::random::Random;
 use super::topology::{Mask, Shape};
 use super::trial::Trial;
-use super::witness::Fault;
 use super::workload::{Draw, Group, Place, Step, Workload};
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -2,12 +2,12 @@
 
 //! One judged and measured run of a policy.
 
-use super::judge::{Complaint, Court, Demands};
+use super::judge::{Checkers, Demands, Violation};
 use super::machine::{KernelCounters, Machine, START, Setup};
 use super::measure::{Measure, Outcome};
+use super::observer::{Event, Observer};
 use super::pulse::Pulse;
 use super::topology::Shape;
-use super::witness::{Event, Witness};
 use super::workload::Workload;
 use core::cell::Cell;
 use pandemonium_engine::Policy;
@@ -46,14 +46,14 @@ pub struct Tried {
     /// What was measured.
     pub outcome: Outcome,
     /// What the judges say.
-    pub verdict: Result<(), Complaint>,
+    pub verdict: Result<(), Violation>,
     /// What the kernel half counted.
     pub counters: KernelCounters,
 }
 
 impl Trial {
     /// Runs `make`'s policy, and shows `extra` what happens.
-    pub fn run<Q: Policy>(&self, extra: &mut dyn Witness, make: impl Fn() -> Q) -> Tried {
+    pub fn run<Q: Policy>(&self, extra: &mut dyn Observer, make: impl Fn() -> Q) -> Tried {
         let (cpus, end) = (self.setup.shape.cpus, self.workload.duration);
         let control = Controller::new(cpus, self.knobs, self.pinned);
         // A scheduler that is loaded anew begins with the newest settings.
@@ -63,13 +63,13 @@ impl Trial {
             policy.apply(&knobs.get());
             policy
         };
-        let court = Court::new(cpus, self.demands, self.storm.is_some());
+        let checkers = Checkers::new(cpus, self.demands, self.storm.is_some());
         let measured = (Measure::new(&self.workload, cpus), Pulse::new(cpus));
-        let witness = (measured, court, extra);
-        let mut machine = Machine::new(self.setup.clone(), self.workload.clone(), witness);
+        let observer = (measured, checkers, extra);
+        let mut machine = Machine::new(self.setup.clone(), self.workload.clone(), observer);
         let mut policy = make();
         machine.tune(&knobs.get());
-        machine.witness().saw(START, &Event::Applied(knobs.get()));
+        machine.observer().saw(START, &Event::Applied(knobs.get()));
         let mut adaptive = Adaptive { control, next: INTERVAL, knobs: &knobs };
         // A stop books what was done so far, so that none of it counts as measured.
         adaptive.run(&mut machine, self.workload.warmup, &mut policy, &mut make);
@@ -79,9 +79,9 @@ impl Trial {
         }
         adaptive.run(&mut machine, end, &mut policy, &mut make);
         let counters = *machine.counters();
-        let ((measure, _), court, _) = machine.into_witness();
+        let ((measure, _), checkers, _) = machine.into_witness();
         let end = START + end;
-        Tried { outcome: measure.finish(end), verdict: court.finish(end), counters }
+        Tried { outcome: measure.finish(end), verdict: checkers.finish(end), counters }
     }
 
     /// What a policy is told at its start.
@@ -104,7 +104,7 @@ struct Adaptive<'a> {
 }
 
 /// Who watches a trial: measurements and the facts for the loop, judges, and who else wants to.
-type Watched<'w> = ((Measure, Pulse), Court, &'w mut dyn Witness);
+type Watched<'w> = ((Measure, Pulse), Checkers, &'w mut dyn Observer);
 
 impl Adaptive<'_> {
     /// Runs the machine until `end` after its start.
@@ -118,15 +118,15 @@ impl Adaptive<'_> {
         while self.next <= end {
             machine.run(self.next, policy, renew);
             let now = START + self.next;
-            let sample = machine.witness().0.1.take(now);
+            let sample = machine.observer().0.1.take(now);
             if let Some(knobs) = self.control.step(now, &sample) {
                 policy.apply(&knobs);
                 machine.tune(&knobs);
                 self.knobs.set(knobs);
-                machine.witness().saw(now, &Event::Applied(knobs));
+                machine.observer().saw(now, &Event::Applied(knobs));
             }
             let regime = self.control.regime();
-            machine.witness().saw(now, &Event::Looked { regime, idle: sample.idle });
+            machine.observer().saw(now, &Event::Looked { regime, idle: sample.idle });
             self.next += INTERVAL;
         }
         machine.run(end, policy, renew);

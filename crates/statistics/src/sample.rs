@@ -206,7 +206,7 @@ mod tests {
             }
         }
 
-        /// The promise of every test: a level of one in twenty is kept, whatever the values are.
+        /// The prediction of every test: a level of one in twenty is kept, whatever the values are.
         /// Counted over all ways to divide them, not drawn.
         #[test]
         fn the_level_is_kept(values in proptest::collection::vec(0u32..9, 8)) {

@@ -245,7 +245,7 @@ pub struct Prediction {
     pub wake_freq: Rate,
     /// How often it will give up the CPU by itself.
     pub csw_rate: Rate,
-    /// How much the promise is worth, from [`Confidence::LIMIT`] on.
+    /// How much the prediction is worth, from [`Confidence::LIMIT`] on.
     pub confidence: Confidence,
 }
 

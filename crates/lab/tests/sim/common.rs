@@ -5,7 +5,7 @@
 use pandemonium_engine::Policy;
 use pandemonium_engine::time::Span;
 use pandemonium_policies::Pandemonium;
-use pandemonium_sim::judge::{Complaint, Court, Demands};
+use pandemonium_sim::judge::{Checkers, Demands, Violation};
 use pandemonium_sim::machine::{KernelCounters, Machine, START, Setup};
 use pandemonium_sim::measure::{Measure, Outcome};
 use pandemonium_sim::topology::Shape;
@@ -43,7 +43,7 @@ pub const DEMANDS: Demands = Demands {
 
 pub struct Ran {
     pub outcome: Outcome,
-    pub verdict: Result<(), Complaint>,
+    pub verdict: Result<(), Violation>,
     pub counters: KernelCounters,
 }
 
@@ -56,15 +56,15 @@ pub fn run<Q: Policy>(
 ) -> Ran {
     let cpus = setup.shape.cpus;
     let duration = workload.duration;
-    let court = Court::new(cpus, demands, false);
-    let witness = (Measure::new(&workload, cpus), court);
-    let mut machine = Machine::new(setup, workload, witness);
+    let checkers = Checkers::new(cpus, demands, false);
+    let observer = (Measure::new(&workload, cpus), checkers);
+    let mut machine = Machine::new(setup, workload, observer);
     let mut policy = make();
     machine.run(duration, &mut policy, &mut make);
     let counters = *machine.counters();
-    let (measure, court) = machine.into_witness();
+    let (measure, checkers) = machine.into_witness();
     let end = START + duration;
-    Ran { outcome: measure.finish(end), verdict: court.finish(end), counters }
+    Ran { outcome: measure.finish(end), verdict: checkers.finish(end), counters }
 }
 
 pub fn pandemonium(cpus: u32) -> impl FnMut() -> Pandemonium {

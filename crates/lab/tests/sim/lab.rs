@@ -59,8 +59,8 @@ fn a_run_prints_the_same_twice_and_says_what_it_is_about() {
 /// Beside tasks that wake up every few microseconds a hog runs, and they go on as they did.
 #[test]
 fn a_hog_lives_beside_a_pair_that_never_sleeps_for_long() {
-    let ran = |famine| {
-        let rule = format!("rule.famine={famine}");
+    let ran = |batch_starvation| {
+        let rule = format!("rule.batch_starvation={batch_starvation}");
         let tables = tables(&["run", "ipc", "-n", "1", "--set", &rule]);
         let figure = |row: usize, name| tables[2]["rows"][row][name].as_f64().unwrap();
         assert_eq!(tables[2]["rows"][0]["task"], "stress");
@@ -204,7 +204,7 @@ fn a_report_is_one_file_that_needs_nothing_else() {
     }
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let page = roxmltree::Document::parse_with_options(&html, options).expect("well-formed XML");
-    let (mut pictures, mut stints) = (0, 0);
+    let (mut pictures, mut run_intervals) = (0, 0);
     for node in page.descendants().filter(|node| node.is_element()) {
         let name = node.tag_name().name();
         assert!(!["link", "img", "iframe", "object", "embed", "base"].contains(&name), "{name}");
@@ -221,13 +221,13 @@ fn a_report_is_one_file_that_needs_nothing_else() {
             assert!(size.len() == 4 && size[2] > 0.0 && size[3] > 0.0, "{view}");
         }
         if name == "rect" && node.parent().unwrap().attribute("class") == Some("timeline") {
-            stints += 1;
+            run_intervals += 1;
             let number = |key| node.attribute(key).unwrap_or_default().parse::<f64>().unwrap();
             assert!(number("x") >= 0.0 && number("width") > 0.0 && number("height") == 16.0);
         }
     }
     // Curves, and for each policy a timeline and a history; for one of them also the knobs.
-    assert!(pictures >= 9 && stints > 100, "{pictures} pictures, {stints} stints");
+    assert!(pictures >= 9 && run_intervals > 100, "{pictures} pictures, {run_intervals} stints");
     for elsewhere in ["@import", "url(", "fetch(", "import("] {
         assert!(!html.contains(elsewhere), "{elsewhere} leads out of the file");
     }
@@ -242,17 +242,19 @@ fn a_trace_tells_who_had_which_cpu() {
     let text = std::fs::read_to_string(&file).unwrap();
     let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
-    let stints: Vec<&serde_json::Value> =
+    let run_intervals: Vec<&serde_json::Value> =
         events.iter().filter(|event| event["ph"] == "X" && event["tid"] == 1).collect();
-    assert!(stints.len() > 500, "{}", stints.len());
-    let end =
-        |stint: &serde_json::Value| stint["ts"].as_f64().unwrap() + stint["dur"].as_f64().unwrap();
-    for pair in stints.windows(2) {
+    assert!(run_intervals.len() > 500, "{}", run_intervals.len());
+    let end = |run_interval: &serde_json::Value| {
+        run_interval["ts"].as_f64().unwrap() + run_interval["dur"].as_f64().unwrap()
+    };
+    for pair in run_intervals.windows(2) {
         let (before, after) = (end(pair[0]), pair[1]["ts"].as_f64().unwrap());
         assert!(before <= after + 0.001, "two at once on a CPU: {pair:?}");
     }
     assert!(events.iter().any(|event| event["name"] == "interrupt"));
-    let names: Vec<&str> = stints.iter().filter_map(|stint| stint["name"].as_str()).collect();
+    let names: Vec<&str> =
+        run_intervals.iter().filter_map(|run_interval| run_interval["name"].as_str()).collect();
     for name in ["scheduler", "burner", "probe"] {
         assert!(names.iter().any(|found| found.starts_with(name)), "{name} never ran");
     }

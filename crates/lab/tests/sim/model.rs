@@ -6,8 +6,8 @@
 use crate::common::*;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_policies::{Fifo, Vruntime};
+use pandemonium_sim::observer::{Event, Observer};
 use pandemonium_sim::topology::{Mask, Shape};
-use pandemonium_sim::witness::{Event, Witness};
 use pandemonium_sim::workload::{Draw, Group, Place, Step};
 
 fn two_hogs_a_cpu(cpus: u32) -> Vec<Group> {
@@ -140,9 +140,9 @@ struct OneAtATime {
     on: std::collections::BTreeMap<u32, u32>,
 }
 
-impl Witness for OneAtATime {
+impl Observer for OneAtATime {
     fn saw(&mut self, now: Stamp, event: &Event) {
-        use pandemonium_sim::witness::Occupant;
+        use pandemonium_sim::observer::Occupant;
         let Event::Switched { cpu, to, .. } = event else { return };
         self.on.remove(cpu);
         if let Occupant::Task(task, _) = to {

@@ -8,9 +8,9 @@ use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{Counters, MachineView, Policy};
 use pandemonium_policies::{Dropping, Fifo};
-use pandemonium_sim::judge::{Court, Demands, Judge};
+use pandemonium_sim::judge::{Checkers, Demands, Judge};
+use pandemonium_sim::observer::{Event, Left, Observer, Occupant, TaskId};
 use pandemonium_sim::topology::Mask;
-use pandemonium_sim::witness::{Event, Left, Occupant, TaskId, Witness};
 use pandemonium_sim::workload::Group;
 
 /// What goes wrong.
@@ -110,7 +110,7 @@ impl Policy for Buggy {
 
 fn verdict<Q: Policy>(make: impl FnMut() -> Q, duration: Span) -> Option<Judge> {
     let w = workload(vec![Group::hogs("hog", 6), probe()], duration);
-    run(setup(2, 1), w, DEMANDS, make).verdict.err().map(|complaint| complaint.judge)
+    run(setup(2, 1), w, DEMANDS, make).verdict.err().map(|violation| violation.judge)
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn idling_beside_a_task_that_waits_is_caught() {
         let demands = Demands { idle: ms(10), ..DEMANDS };
         let setup = pandemonium_sim::machine::Setup { builtin_idle: false, ..setup(3, 1) };
         let ran = run(setup, workload(groups(), ms(2_000)), demands, || Buggy::new(bug));
-        ran.verdict.err().map(|complaint| complaint.judge)
+        ran.verdict.err().map(|violation| violation.judge)
     };
     assert_eq!(judge(Bug::None), None);
     assert_eq!(judge(Bug::Crowds), Some(Judge::Idle));
@@ -148,7 +148,7 @@ fn shares_that_do_not_follow_weights_are_caught() {
         light.nice = nice;
         let demands = Demands { shares_percent: Some(20), ..DEMANDS };
         let w = workload(vec![Group::hogs("hog", 3), light], ms(3_000));
-        run(setup(2, 1), w, demands, Fifo::new).verdict.err().map(|complaint| complaint.judge)
+        run(setup(2, 1), w, demands, Fifo::new).verdict.err().map(|violation| violation.judge)
     };
     assert_eq!(judge(0), None);
     assert_eq!(judge(5), Some(Judge::Shares));
@@ -158,20 +158,20 @@ fn shares_that_do_not_follow_weights_are_caught() {
 /// judge is shown a machine that does.
 #[test]
 fn running_where_one_may_not_is_caught() {
-    let mut court = Court::new(2, DEMANDS, false);
+    let mut checkers = Checkers::new(2, DEMANDS, false);
     let task = TaskId { slot: 0, pid: Pid::new(1000).unwrap(), group: 0 };
     let comm = Default::default();
     let now = pandemonium_sim::machine::START;
-    court.saw(now, &Event::Born { task, comm, weight: 100, mask: Mask::only(1) });
-    court.saw(now, &Event::Woke { task });
+    checkers.saw(now, &Event::Born { task, comm, weight: 100, mask: Mask::only(1) });
+    checkers.saw(now, &Event::Woke { task });
     let switched = |cpu| Event::Switched {
         cpu,
         from: Occupant::Idle,
         left: Left::Slept,
         to: Occupant::Task(task, Tier::Batch),
     };
-    court.saw(now, &switched(1));
-    assert_eq!(court.complaint(), None);
-    court.saw(now, &switched(0));
-    assert_eq!(court.complaint().map(|complaint| complaint.judge), Some(Judge::Affinity));
+    checkers.saw(now, &switched(1));
+    assert_eq!(checkers.violation(), None);
+    checkers.saw(now, &switched(0));
+    assert_eq!(checkers.violation().map(|violation| violation.judge), Some(Judge::Affinity));
 }

@@ -36,7 +36,7 @@ impl Policy for Shortest {
             Entered::New(slot) | Entered::Known(slot, _) => slot,
         };
         let usual = self.table.data_mut(slot);
-        *usual = usual.scale(3, 4) + arrival.stint.scale(1, 4);
+        *usual = usual.scale(3, 4) + arrival.run_interval.scale(1, 4);
         // The key is a time, so that waiting makes everybody urgent in the end.
         let key = (now + usual.scale(8, 1)).as_nanos();
         self.queue.insert(slot, Vtime::from_raw(key));

@@ -5,16 +5,16 @@
 
 use pandemonium_engine::Policy;
 use pandemonium_policies::{Dropping, Fifo, Pandemonium, Vruntime};
-use pandemonium_sim::judge::Complaint;
+use pandemonium_sim::judge::Violation;
 use pandemonium_sim::swarm::{Cuts, draw, shrink};
 use pandemonium_sim::trial::Trial;
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=100;
-fn verdict<Q: Policy>(trial: &Trial, make: impl Fn() -> Q) -> Result<(), Complaint> {
+fn verdict<Q: Policy>(trial: &Trial, make: impl Fn() -> Q) -> Result<(), Violation> {
     trial.run(&mut (), make).verdict
 }
 
-fn pandemonium(trial: &Trial) -> Result<(), Complaint> {
+fn pandemonium(trial: &Trial) -> Result<(), Violation> {
     let setup = trial.policy_setup();
     verdict(trial, || Pandemonium::new(&setup))
 }
@@ -42,12 +42,12 @@ fn the_policies_to_compare_with_survive_a_hundred_storms() {
 #[test]
 fn a_storm_is_a_storm() {
     use pandemonium_engine::time::Stamp;
-    use pandemonium_sim::witness::{Event, Fault, Witness};
+    use pandemonium_sim::observer::{Event, Fault, Observer};
     use std::collections::BTreeMap;
 
     #[derive(Default)]
     struct Count(BTreeMap<Fault, u32>);
-    impl Witness for Count {
+    impl Observer for Count {
         fn saw(&mut self, _now: Stamp, event: &Event) {
             if let Event::Faulted { fault, .. } = event {
                 *self.0.entry(*fault).or_default() += 1;
@@ -69,7 +69,7 @@ fn a_storm_is_a_storm() {
 fn a_failure_shrinks_to_what_it_takes() {
     let fails = |trial: &Trial| {
         let verdict = verdict(trial, || Dropping::new(Fifo::new()));
-        verdict.err().map(|complaint| complaint.judge)
+        verdict.err().map(|violation| violation.judge)
     };
     let seed = SEEDS.into_iter().find(|seed| fails(&draw(*seed, &Cuts::default())).is_some());
     let seed = seed.expect("one of a hundred storms has more than a hundred arrivals");

@@ -32,17 +32,17 @@ const WITNESSED: u64 = 3;
 pub const AGE_MATURE: u8 = 8;
 /// Wake-ups are counted up to here.
 const AGE_MAX: u8 = 16;
-/// What of a run is taken for one birth at most. Chosen: a fork of a large process takes so long.
+/// What of a run is taken for one fork at most. Chosen: a fork of a large process takes so long.
 const BIRTH: Span = Span::from_millis(1);
-/// Over this time the shares that a task and its births take are averaged. Chosen: longer than the
+/// Over this time the shares that a task and its forks take are averaged. Chosen: longer than the
 /// time between two bursts of a shell, so that one of them says little.
 const SHARE_WINDOW: Span = Span::from_millis(256);
-/// The whole of a task's time, of which it and its births take a share.
+/// The whole of a task's time, of which it and its forks take a share.
 const WHOLE: u64 = u16::MAX as u64;
 /// What a wake-up takes of the machine besides the run: a round of the scheduler process and the
 /// switches to it. Measured: 24 us on a virtual machine of 1 GIPS (docs/fast-path.md).
 const ROUND: Span = Span::from_micros(20);
-/// Who spends more of its time than this on births does nothing else, until they take less than
+/// Who spends more of its time than this on forks does nothing else, until they take less than
 /// that. Chosen: twelve forks every 100 ms, or eight every 48 ms, take up to a quarter of a CPU; a
 /// loop of forks takes half of one and more, and a fifth when it is treated as Batch beside hogs.
 const BREEDS: (u64, u64) = (WHOLE * 3 / 8, WHOLE / 6);
@@ -68,9 +68,9 @@ pub struct Behaviour {
     csw_rate: u32,
     /// Wake-ups seen, up to [`AGE_MAX`].
     age: u8,
-    /// Tasks that it has given birth to since it last woke up.
+    /// Tasks that it has given fork to since it last woke up.
     births: u8,
-    /// What of its time births take, of [`WHOLE`].
+    /// What of its time forks take, of [`WHOLE`].
     breeding: u16,
     /// What it takes of a CPU, its wake-ups included, of [`WHOLE`].
     taking: u16,
@@ -101,9 +101,9 @@ struct Interval {
     length: Span,
     wakeups: u64,
     voluntary: u64,
-    /// CPU time of one run, without that of its births.
+    /// CPU time of one run, without that of its forks.
     run: Span,
-    /// CPU time of all runs, with that of their births.
+    /// CPU time of all runs, with that of their forks.
     all: Span,
 }
 
@@ -133,10 +133,10 @@ impl Behaviour {
     /// a quiet machine becomes a busy one. Who has lost a CPU has come up before.
     pub fn witnessed(arrival: &Arrival) -> Option<Behaviour> {
         let facts = arrival.facts.filter(|facts| facts.woken > facts.stopped)?;
-        let whole = facts.wakeups >= WITNESSED && facts.stint > Span::ZERO;
+        let whole = facts.wakeups >= WITNESSED && facts.run_interval > Span::ZERO;
         whole.then(|| Behaviour {
-            woken: facts.stopped.before(facts.stint),
-            cpu_time: facts.cpu_time - facts.stint,
+            woken: facts.stopped.before(facts.run_interval),
+            cpu_time: facts.cpu_time - facts.run_interval,
             wakeups: facts.wakeups as u32 - 1,
             voluntary: (facts.voluntary as u32).saturating_sub(1),
             age: AGE_SPEAKS - 1,
@@ -191,7 +191,7 @@ impl Behaviour {
         Interval { length, wakeups, voluntary, run, all }
     }
 
-    /// How much of the time between two wake-ups it took, and how much went into births.
+    /// How much of the time between two wake-ups it took, and how much went into forks.
     fn note_shares(&mut self, seen: &Interval) {
         let share =
             |time: Span| time.min(SHARE_WINDOW).as_nanos() * WHOLE / SHARE_WINDOW.as_nanos();
@@ -258,19 +258,19 @@ impl Behaviour {
         self.awake.get()
     }
 
-    /// It has given birth to a task.
-    pub fn bears(&mut self) {
+    /// It has given fork to a task.
+    pub fn note_fork(&mut self) {
         self.births = self.births.saturating_add(1);
     }
 
-    /// Tasks that it has given birth to since it last woke up, up to 255.
+    /// Tasks that it has given fork to since it last woke up, up to 255.
     pub fn births(&self) -> u64 {
         self.births.into()
     }
 
-    /// Whether births take so much of its time that it does nothing else; `before` is what this was
+    /// Whether forks take so much of its time that it does nothing else; `before` is what this was
     /// the last time.
-    pub fn breeds(&self, before: bool) -> bool {
+    pub fn is_fork_loop(&self, before: bool) -> bool {
         u64::from(self.breeding) > if before { BREEDS.1 } else { BREEDS.0 }
     }
 
@@ -323,8 +323,8 @@ impl Behaviour {
     }
 }
 
-/// What a run takes besides its births: each of them takes [`BIRTH`], but no more than is left for
-/// the run, which would otherwise be nothing where births are quick.
+/// What a run takes besides its forks: each of them takes [`BIRTH`], but no more than is left for
+/// the run, which would otherwise be nothing where forks are quick.
 fn without_births(run: Span, births: u64) -> Span {
     (run - BIRTH.scale(births, 1)).max(run.scale(1, births + 1))
 }
@@ -447,7 +447,7 @@ mod tests {
             voluntary: wakeups - 1,
             cpu_time,
             woken,
-            stint: run,
+            run_interval: run,
             stopped,
             ..Facts::default()
         }
@@ -465,7 +465,7 @@ mod tests {
         assert_eq!(of(watched(2)), None, "its last run may be the start of a program");
         let lost = Facts { stopped: watched(3).woken, ..watched(3) };
         assert_eq!(of(lost), None, "it has lost its CPU, not slept");
-        let unseen = Facts { stint: Span::ZERO, ..watched(3) };
+        let unseen = Facts { run_interval: Span::ZERO, ..watched(3) };
         assert_eq!(of(unseen), None);
         assert_eq!(Behaviour::witnessed(&wakeup()), None, "without a fast path");
     }
@@ -474,7 +474,7 @@ mod tests {
     fn what_births_take_is_not_the_parent_s_run() {
         let mut seen = lives(10, 500, 20);
         for _ in 0..60 {
-            (0..12).for_each(|_| seen.bears());
+            (0..12).for_each(|_| seen.note_fork());
             seen = continues(seen, 10, 20_000, 1);
         }
         let run = seen.run().as_micros();
@@ -487,12 +487,12 @@ mod tests {
     fn what_births_take_of_its_time_is_an_average() {
         let mut seen = lives(100, 500, 20);
         for _ in 0..200 {
-            seen.bears();
+            seen.note_fork();
             seen = continues(seen, 100, 4_000, 1);
         }
         let percent = |seen: &Behaviour| u64::from(seen.breeding) * 100 / WHOLE;
         assert!((38..=40).contains(&percent(&seen)), "{}", percent(&seen));
-        assert!(seen.breeds(false), "4 ms of 10");
+        assert!(seen.is_fork_loop(false), "4 ms of 10");
         let pause = continues(seen, 10, 4_000, 1);
         assert!((22..=26).contains(&percent(&pause)), "{}", percent(&pause));
         let silence = continues(seen, 1, 4_000, 1);

@@ -45,7 +45,7 @@ const FRAME_FREQ: u64 = 2;
 
 /// What of a task is settled until its next message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct Classification {
     /// Its tier.
     pub tier: Tier,
     /// The tier that behaviour alone gives.
@@ -54,8 +54,8 @@ pub struct Standing {
     pub named: Option<Tier>,
     /// It has used up its slices for so long that it counts as Batch until it sleeps.
     pub cpu_bound: bool,
-    /// It takes what Batch work lacks ([`famine`](super::famine)), and so counts as Batch.
-    pub hoards: bool,
+    /// It takes what Batch work lacks ([`batch_starvation`](super::batch_starvation)), and so counts as Batch.
+    pub over_share: bool,
 }
 
 /// Decides tiers. Holds the names that decide before behaviour does.
@@ -87,12 +87,12 @@ impl Classifier {
 /// Settles the tier of a task that has just sent `arrival` and behaves as seen. `used_up` tells
 /// whether its last slice was used up, as far as that is known.
 pub fn classify(
-    before: &Standing,
+    before: &Classification,
     seen: &Behaviour,
     arrival: &Arrival,
     used_up: bool,
     knobs: &Knobs,
-) -> Standing {
+) -> Classification {
     let mut now = *before;
     match arrival.cause {
         Cause::New => {}
@@ -109,7 +109,7 @@ pub fn classify(
             now.cpu_bound |= seen.awake() > limit;
         }
     }
-    let demoted = knobs.rules.cpu_bound_demotion && now.cpu_bound || now.hoards;
+    let demoted = knobs.rules.cpu_bound_demotion && now.cpu_bound || now.over_share;
     let tier = match () {
         () if demoted => Tier::Batch,
         // A fork takes long, and what waits for it is a task that is Interactive itself.
@@ -134,7 +134,9 @@ fn behaves(before: Tier, seen: &Behaviour, knobs: &Knobs) -> Tier {
     let reaches =
         |limit: u32, holds: bool| score >= if holds { limit - limit.div_ceil(4) } else { limit };
     match () {
-        () if knobs.rules.cpu_bound_demotion && seen.breeds(before == Tier::Batch) => Tier::Batch,
+        () if knobs.rules.cpu_bound_demotion && seen.is_fork_loop(before == Tier::Batch) => {
+            Tier::Batch
+        }
         () if reaches(knobs.lat_cri_high, before == Tier::LatCritical) => Tier::LatCritical,
         () if reaches(knobs.lat_cri_low, before >= Tier::Interactive) => Tier::Interactive,
         () if knobs.rules.frame_floor && may_draw(before, seen, knobs) => Tier::Interactive,
@@ -152,7 +154,7 @@ fn may_draw(before: Tier, seen: &Behaviour, knobs: &Knobs) -> bool {
 /// How long a task may run without a sleep before it counts as CPU-bound: the knob, or twice its
 /// usual run if that is a frame's length at most. So a game that computes for 10 ms a frame is not
 /// demoted in the middle of every frame. One that has just begun gets four times the knob: a
-/// program starts, and a shell forks, for longer than they run later. Each birth allows it another
+/// program starts, and a shell forks, for longer than they run later. Each fork allows it another
 /// knob: what a fork takes is spent for the child, and somebody waits for all of them.
 fn usual_limit(seen: &Behaviour, knobs: &Knobs) -> Span {
     let limit = match seen.speaks() {
@@ -189,7 +191,7 @@ mod tests {
     struct Life {
         knobs: Knobs,
         seen: Behaviour,
-        standing: Standing,
+        classification: Classification,
         arrival: Arrival,
         now: Stamp,
     }
@@ -208,9 +210,9 @@ mod tests {
             let raw = RawArrival { pid: 1, weight: 100, enq_cnt: 2, ..Default::default() };
             let arrival = Arrival { comm: Comm::from_text(name), ..raw.decode().unwrap() };
             let named = classifier.named(&arrival.comm, &knobs);
-            let standing = Standing { named, ..Standing::default() };
+            let classification = Classification { named, ..Classification::default() };
             let now = Stamp::from_nanos(1 << 40);
-            Life { knobs, seen: Behaviour::default(), standing, arrival, now }
+            Life { knobs, seen: Behaviour::default(), classification, arrival, now }
         }
 
         fn message(&mut self, cause: Cause, ran_us: u64, awake_us: u64) -> Tier {
@@ -219,11 +221,12 @@ mod tests {
             let ran = Span::from_micros(ran_us);
             self.seen.observe(self.now, &arrival, ran);
             let used_up = ran_us >= 1_000;
-            self.standing = classify(&self.standing, &self.seen, &arrival, used_up, &self.knobs);
-            self.standing.tier
+            self.classification =
+                classify(&self.classification, &self.seen, &arrival, used_up, &self.knobs);
+            self.classification.tier
         }
 
-        /// Runs for `us` in stints of up to 1 ms, then sleeps until `period_us` after the last
+        /// Runs for `us` in run intervals of up to 1 ms, then sleeps until `period_us` after the last
         /// wake-up, and wakes up.
         fn cycle(&mut self, us: u64, period_us: u64) -> Tier {
             let mut ran = 0;
@@ -284,7 +287,7 @@ mod tests {
         let mut life = Life::of("make");
         life.settle(500, 100_000);
         for born in 1..=8 {
-            life.seen.bears();
+            life.seen.note_fork();
             let tier = life.message(Cause::Requeue, 1_000, born * 2_000);
             assert_eq!(tier, Tier::Interactive, "{born}");
         }
@@ -297,10 +300,10 @@ mod tests {
     fn a_shell_that_forks_by_the_dozen_is_no_hog() {
         let mut life = Life::of("make");
         for _ in 0..20 {
-            (0..12).for_each(|_| life.seen.bears());
+            (0..12).for_each(|_| life.seen.note_fork());
             life.cycle(9_000, 100_000);
         }
-        assert_eq!(life.standing.tier, Tier::Interactive);
+        assert_eq!(life.classification.tier, Tier::Interactive);
         assert_eq!(life.settle(9_000, 100_000), Tier::Batch, "it computes");
     }
 
@@ -309,7 +312,7 @@ mod tests {
     fn who_does_nothing_but_fork_is_batch_until_it_does_so_less() {
         let mut life = Life::of("loop");
         let mut fork = |period_us| {
-            life.seen.bears();
+            life.seen.note_fork();
             life.cycle(700, period_us)
         };
         let tiers: Vec<Tier> = (0..400).map(|_| fork(1_100)).collect();
@@ -328,7 +331,7 @@ mod tests {
         let mut life = Life::of("server");
         assert_eq!(life.settle(300, 5_000), Tier::LatCritical);
         assert_eq!(life.message(Cause::Requeue, 300, 300), Tier::LatCritical);
-        life.seen.bears();
+        life.seen.note_fork();
         assert_eq!(life.message(Cause::Requeue, 300, 600), Tier::Interactive);
         assert_eq!(life.settle(300, 5_000), Tier::LatCritical, "when it has slept");
     }
@@ -374,7 +377,7 @@ mod tests {
             let mut life = Life::of(name);
             life.arrival.facts = facts;
             // Facts that stand still count no wake-ups: only the floor is asked here.
-            life.standing.behaves = Tier::Batch;
+            life.classification.behaves = Tier::Batch;
             life.message(Cause::Requeue, 4_000, 60_000)
         };
         let kthread = Facts { kthread: true, ..Facts::default() };

@@ -65,7 +65,7 @@ pub fn awake_cap(tier: Tier) -> Span {
 
 /// A task, as far as its place in a queue depends on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Claim {
+pub struct KeyInput {
     /// Its virtual time.
     pub vruntime: Vtime,
     /// CPU time since its last wake-up.
@@ -122,24 +122,24 @@ impl Clock {
         };
     }
 
-    /// Where a task with this claim stands.
-    pub fn place(&self, claim: &Claim, limits: &Scaling, knobs: &Knobs) -> Place {
-        let mut vruntime = claim.vruntime;
+    /// Where a task with this key input stands.
+    pub fn place(&self, key_input: &KeyInput, limits: &Scaling, knobs: &Knobs) -> Place {
+        let mut vruntime = key_input.vruntime;
         if knobs.rules.lag {
-            let units = lag(claim.wake_freq, knobs.lag_scale, claim.depth);
+            let units = lag(key_input.wake_freq, knobs.lag_scale, key_input.depth);
             vruntime = vruntime.max(self.now.before(LAG_UNIT.scale(units, 1)));
         }
         if let (true, Tier::Batch, Some(ceiling)) =
-            (knobs.rules.vtime_ceiling, claim.tier, limits.vtime_ceiling)
+            (knobs.rules.vtime_ceiling, key_input.tier, limits.vtime_ceiling)
         {
             // A light task owes more for the same run, so its debt may be larger.
             let weighted = ceiling
-                .scale(u64::from(pandemonium_engine::task::WEIGHT_DEFAULT), claim.weight.get());
+                .scale(u64::from(pandemonium_engine::task::WEIGHT_DEFAULT), key_input.weight.get());
             vruntime = vruntime.min(self.now.after(weighted.max(ceiling)));
         }
-        let mut awake = charge(claim.awake, effective_weight(claim.weight, claim.tier));
+        let mut awake = charge(key_input.awake, effective_weight(key_input.weight, key_input.tier));
         if knobs.rules.awake_cap {
-            awake = awake.min(awake_cap(claim.tier));
+            awake = awake.min(awake_cap(key_input.tier));
         }
         Place { vruntime, key: vruntime.after(awake) }
     }
@@ -181,8 +181,8 @@ mod tests {
         }
     }
 
-    fn claim(vruntime: Vtime) -> Claim {
-        Claim {
+    fn key_input(vruntime: Vtime) -> KeyInput {
+        KeyInput {
             vruntime,
             awake: Span::ZERO,
             weight: NICE_0,
@@ -200,14 +200,14 @@ mod tests {
     fn sleep_earns_credit_within_the_lag() {
         let (limits, knobs) = (Scaling::new(8), Knobs::default());
         let credit = |wake_freq| {
-            let claim = Claim { wake_freq, ..claim(Vtime::START) };
-            let stands = clock().place(&claim, &limits, &knobs).vruntime;
+            let key_input = KeyInput { wake_freq, ..key_input(Vtime::START) };
+            let stands = clock().place(&key_input, &limits, &knobs).vruntime;
             (clock().now().as_raw() - stands.as_raw()) / 1_000_000
         };
         assert_eq!([credit(0), credit(10), credit(64)], [40, 400, 2_560]);
         let mut off = knobs;
         off.rules.lag = false;
-        assert_eq!(clock().place(&claim(Vtime::START), &limits, &off).vruntime, Vtime::START);
+        assert_eq!(clock().place(&key_input(Vtime::START), &limits, &off).vruntime, Vtime::START);
     }
 
     #[test]
@@ -215,8 +215,8 @@ mod tests {
         let (limits, knobs) = (Scaling::new(8), Knobs::default());
         let far = clock().now().after(Span::from_millis(60_000));
         let debt = |weight, limits: &Scaling, knobs: &Knobs| {
-            let claim = Claim { weight: Weight::new(weight), ..claim(far) };
-            (clock().place(&claim, limits, knobs).vruntime.as_raw() - clock().now().as_raw())
+            let key_input = KeyInput { weight: Weight::new(weight), ..key_input(far) };
+            (clock().place(&key_input, limits, knobs).vruntime.as_raw() - clock().now().as_raw())
                 / 1_000_000
         };
         assert_eq!(debt(100, &limits, &knobs), 30);
@@ -231,8 +231,9 @@ mod tests {
     fn a_long_run_counts_up_to_its_cap() {
         let (limits, mut knobs) = (Scaling::new(4), Knobs::default());
         let counts = |tier, awake, knobs: &Knobs| {
-            let claim = Claim { tier, awake, ..claim(clock().now()) };
-            (clock().place(&claim, &limits, knobs).key.as_raw() - clock().now().as_raw()) / 1_000
+            let key_input = KeyInput { tier, awake, ..key_input(clock().now()) };
+            (clock().place(&key_input, &limits, knobs).key.as_raw() - clock().now().as_raw())
+                / 1_000
         };
         assert_eq!(counts(Tier::Batch, Span::from_millis(1), &knobs), 1_280);
         assert_eq!(

@@ -4,7 +4,7 @@
 //! it takes to fetch two of these records from memory.
 
 use super::behaviour::Behaviour;
-use super::classify::Standing;
+use super::classify::Classification;
 use super::slices::Need;
 use pandemonium_engine::Evidence;
 use pandemonium_engine::knobs::Knobs;
@@ -22,7 +22,7 @@ const JUST_FORKED: Span = Span::from_micros(100);
 pub struct Task {
     pub comm: Comm,
     pub behaviour: Behaviour,
-    pub standing: Standing,
+    pub classification: Classification,
     /// Its nice weight.
     pub weight: Weight,
     /// Its weight in its tier, at most twice [`WEIGHT_MAX`](pandemonium_engine::task::WEIGHT_MAX); 0 before its
@@ -31,16 +31,16 @@ pub struct Task {
     pub vruntime: Vtime,
     /// The slice it was given last.
     pub slice: ShortSpan,
-    /// CPU time of its life, where that is known; else when its last stint ended.
+    /// CPU time of its life, where that is known; else when its last run interval ended.
     accounted: u64,
-    pub promise: Promise,
+    pub name_prediction: NamePrediction,
     /// When the process database learned from it last.
     pub learned: Option<Minute>,
 }
 
 /// What the name of a task promised, until its behaviour has been compared with that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Promise {
+pub enum NamePrediction {
     /// Nothing is known of the name.
     #[default]
     Nothing,
@@ -69,12 +69,12 @@ impl Task {
     ) -> bool {
         self.comm = arrival.comm;
         self.learned = None;
-        self.standing = Standing { named, ..Standing::default() };
-        self.promise = Promise::Nothing;
+        self.classification = Classification { named, ..Classification::default() };
+        self.name_prediction = NamePrediction::Nothing;
         self.behaviour = Behaviour::default();
         if let Some(known) = known {
-            self.promise = Promise::Tier(known.tier);
-            self.standing.behaves = known.tier;
+            self.name_prediction = NamePrediction::Tier(known.tier);
+            self.classification.behaves = known.tier;
             self.behaviour = Behaviour::predicted(&known);
         } else if let Some(life) = Behaviour::witnessed(arrival) {
             self.behaviour = life;
@@ -91,24 +91,24 @@ impl Task {
                 let life = facts.cpu_time.as_nanos();
                 (Span::from_nanos(life.saturating_sub(self.accounted)), life)
             }
-            // Queued again without having run, a task tells of its last stint once more.
+            // Queued again without having run, a task tells of its last run interval once more.
             None => {
                 let stopped = arrival.stopped.as_nanos();
                 let again = stopped == self.accounted && stopped != 0;
-                (if again { Span::ZERO } else { arrival.stint }, stopped)
+                (if again { Span::ZERO } else { arrival.run_interval }, stopped)
             }
         };
         self.accounted = accounted;
         used
     }
 
-    /// Who begins to hoard begins at the clock, as a new task does. What it took beyond its share
+    /// Who begins to use more than a share begins at the clock, as a new task does. What it took beyond its share
     /// would be paid back at once, and a pipe would stand still for 40 ms.
-    pub fn note_hoarding(&mut self, hoards: bool, clock: Vtime) {
-        if hoards && !self.standing.hoards {
+    pub fn note_over_share(&mut self, over_share: bool, clock: Vtime) {
+        if over_share && !self.classification.over_share {
             self.vruntime = self.vruntime.min(clock);
         }
-        self.standing.hoards = hoards;
+        self.classification.over_share = over_share;
     }
 
     /// The slice that it was given last, or would have been.
@@ -122,8 +122,8 @@ impl Task {
     /// What its slice depends on. Of whom neither his own life nor his name tells anything, a
     /// whole slice is expected.
     pub fn need(&self, knobs: &Knobs) -> Need {
-        let (tier, seen) = (self.standing.tier, &self.behaviour);
-        let is_unknown = !seen.speaks() && !matches!(self.promise, Promise::Tier(_));
+        let (tier, seen) = (self.classification.tier, &self.behaviour);
+        let is_unknown = !seen.speaks() && !matches!(self.name_prediction, NamePrediction::Tier(_));
         let run = match tier {
             Tier::LatCritical => seen.run(),
             _ if is_unknown => seen.expected_run().max(knobs.slice),
@@ -135,14 +135,14 @@ impl Task {
 
     /// Why it is treated as it is, for a person who asks.
     pub fn evidence(&self) -> Evidence {
-        let Task { comm, standing, behaviour, weight, .. } = *self;
+        let Task { comm, classification, behaviour, weight, .. } = *self;
         Evidence {
             comm,
-            tier: standing.tier,
-            behaves: standing.behaves,
-            named: standing.named,
-            cpu_bound: standing.cpu_bound,
-            hoards: standing.hoards,
+            tier: classification.tier,
+            behaves: classification.behaves,
+            named: classification.named,
+            cpu_bound: classification.cpu_bound,
+            over_share: classification.over_share,
             mature: behaviour.is_mature(),
             run: behaviour.run(),
             run_dev: behaviour.run_dev(),

@@ -10,23 +10,23 @@
 //!
 //! Each step is a module and a pure function of state and time; this one joins them.
 
+mod batch_starvation;
 mod behaviour;
 pub mod classify;
 mod fair;
-mod famine;
 mod known;
 mod order;
 pub(crate) mod placement;
 mod slices;
 
+use self::batch_starvation::BatchStarvation;
 use self::behaviour::Behaviour;
-use self::classify::{Classifier, Standing, classify};
-use self::fair::{Claim, Clock, charge, effective_weight};
-use self::famine::Famine;
-use self::known::{Promise, Task, has_just_forked};
+use self::classify::{Classification, Classifier, classify};
+use self::fair::{Clock, KeyInput, charge, effective_weight};
+use self::known::{NamePrediction, Task, has_just_forked};
 pub use self::order::LIGHT_WAIT;
 use self::order::{Choice, Situation, Turns, choose};
-use self::placement::{Placer, Scene};
+use self::placement::{PlacementContext, Placer};
 use self::slices::slice;
 use crate::control::detect::Detectors;
 use crate::scaling::Scaling;
@@ -62,7 +62,7 @@ pub struct Pandemonium {
     batch_weight: u64,
     classifier: Classifier,
     detectors: Detectors,
-    famine: Famine,
+    batch_starvation: BatchStarvation,
     placer: Placer,
     programs: ProcDb,
     minute: Minute,
@@ -95,7 +95,7 @@ impl Pandemonium {
             batch_weight: u64::from(WEIGHT_DEFAULT),
             classifier: Classifier::new(&setup.names),
             detectors: Detectors::new(limits.burst_wakeups),
-            famine: Famine::new(setup.cpus),
+            batch_starvation: BatchStarvation::new(setup.cpus),
             placer: Placer::new(setup),
             programs: ProcDb::new(CAPACITY),
             minute: Minute::default(),
@@ -116,24 +116,24 @@ impl Pandemonium {
     /// A task that was just forked bears its parent's name, which says nothing about what it is
     /// going to be. Only a tier that goes with the name counts at once.
     fn begin_forked(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) {
-        let breeds = self.note_birth(arrival);
+        let is_fork_loop = self.note_parent(arrival);
         let task = self.table.data_mut(slot);
-        if breeds {
-            task.standing.behaves = Tier::Batch;
+        if is_fork_loop {
+            task.classification.behaves = Tier::Batch;
         }
         task.comm = arrival.comm;
-        task.promise = Promise::Inherited;
-        task.standing.named = self.classifier.named(&arrival.comm, &self.knobs);
+        task.name_prediction = NamePrediction::Inherited;
+        task.classification.named = self.classifier.named(&arrival.comm, &self.knobs);
         task.behaviour.begin(now, arrival);
     }
 
     /// Whoever woke up a task that has never run is its parent. Whether that one does nothing else.
-    fn note_birth(&mut self, arrival: &Arrival) -> bool {
+    fn note_parent(&mut self, arrival: &Arrival) -> bool {
         let parent = arrival.facts.and_then(|facts| self.table.find(facts.waker?));
         parent.is_some_and(|parent| {
             let task = self.table.data_mut(parent);
-            task.behaviour.bears();
-            task.behaviour.breeds(task.standing.behaves == Tier::Batch)
+            task.behaviour.note_fork();
+            task.behaviour.is_fork_loop(task.classification.behaves == Tier::Batch)
         })
     }
 
@@ -148,7 +148,8 @@ impl Pandemonium {
     fn gets_name(&self, slot: Slot, arrival: &Arrival) -> bool {
         let task = self.table.data(slot);
         let too_soon = || arrival.cause == Cause::Requeue && self.is_young(arrival);
-        task.comm != arrival.comm || task.promise == Promise::Inherited && !too_soon()
+        task.comm != arrival.comm
+            || task.name_prediction == NamePrediction::Inherited && !too_soon()
     }
 
     /// The name is new: see [`Task::begin_as`]. Who sleeps before it has used a slice is no hog
@@ -179,16 +180,18 @@ impl Pandemonium {
         }
         let knobs = &self.knobs;
         let task = self.table.data_mut(slot);
-        let before = task.standing;
-        self.famine.on_message(now, before.tier, arrival.cause, since, ran);
-        let used_up = arrival.stint >= task.granted(knobs).scale(USED_UP.0, USED_UP.1);
+        let before = task.classification;
+        self.batch_starvation.on_message(now, before.tier, arrival.cause, since, ran);
+        let used_up = arrival.run_interval >= task.granted(knobs).scale(USED_UP.0, USED_UP.1);
         task.behaviour.observe(now, arrival, ran);
-        let hoards = self.famine.hoards(now, before.hoards, task.behaviour.takes());
-        task.note_hoarding(hoards && knobs.rules.famine, self.clock.now());
-        task.standing = classify(&task.standing, &task.behaviour, arrival, used_up, knobs);
+        let over_share =
+            self.batch_starvation.over_share(now, before.over_share, task.behaviour.takes());
+        task.note_over_share(over_share && knobs.rules.batch_starvation, self.clock.now());
+        task.classification =
+            classify(&task.classification, &task.behaviour, arrival, used_up, knobs);
         task.weight = arrival.weight;
-        task.effective_weight = effective_weight(arrival.weight, task.standing.tier) as u16;
-        let turned = task.standing.cpu_bound && !before.cpu_bound;
+        task.effective_weight = effective_weight(arrival.weight, task.classification.tier) as u16;
+        let turned = task.classification.cpu_bound && !before.cpu_bound;
         // Who has matured tells once a minute; who turns out a hog before may not live to mature.
         let mature = task.behaviour.is_mature();
         if arrival.cause == Cause::Wakeup && mature || turned && !mature {
@@ -203,13 +206,14 @@ impl Pandemonium {
             return;
         }
         task.learned = Some(self.minute);
-        let behaves = if task.standing.cpu_bound { Tier::Batch } else { task.standing.behaves };
+        let behaves =
+            if task.classification.cpu_bound { Tier::Batch } else { task.classification.behaves };
         let mut observed = task.behaviour.observation(behaves);
         observed.comm = task.comm;
         observed.run = task.behaviour.expected_run();
-        if let Promise::Tier(tier) = task.promise {
+        if let NamePrediction::Tier(tier) = task.name_prediction {
             observed.predicted = Some(tier);
-            task.promise = Promise::Nothing;
+            task.name_prediction = NamePrediction::Nothing;
         }
         self.programs.learn(self.minute, &observed);
     }
@@ -221,7 +225,7 @@ impl Pandemonium {
         let ran = task.used(arrival);
         if first {
             // What it did before we knew it is not ours to charge.
-            return arrival.stint;
+            return arrival.run_interval;
         }
         let weight = u64::from(task.effective_weight);
         task.vruntime = task.vruntime.after(charge(ran, weight));
@@ -236,8 +240,8 @@ impl Pandemonium {
     /// Puts the task into the queue of its tier. Returns among whom its age counts.
     fn enqueue(&mut self, now: Stamp, slot: Slot) -> Class {
         let task = self.table.data_mut(slot);
-        let tier = task.standing.tier;
-        let claim = Claim {
+        let tier = task.classification.tier;
+        let key_input = KeyInput {
             vruntime: task.vruntime,
             awake: task.behaviour.awake(),
             weight: task.weight,
@@ -245,7 +249,7 @@ impl Pandemonium {
             wake_freq: task.behaviour.wake_freq(),
             depth: self.queues[tier.index()].len(),
         };
-        let place = self.clock.place(&claim, &self.limits, &self.knobs);
+        let place = self.clock.place(&key_input, &self.limits, &self.knobs);
         task.vruntime = place.vruntime;
         self.waiting_weight[tier.index()] += u64::from(task.effective_weight);
         let class = match tier {
@@ -265,7 +269,7 @@ impl Pandemonium {
     /// Takes the task out of the queue it waits in. Returns its place there.
     fn dequeue(&mut self, slot: Slot) -> Vtime {
         let task = self.table.data(slot);
-        let queue = task.standing.tier.index();
+        let queue = task.classification.tier.index();
         self.waiting_weight[queue] -= u64::from(task.effective_weight);
         self.queues[queue].remove(slot).expect("who waits is in the queue of its tier")
     }
@@ -300,20 +304,20 @@ impl Pandemonium {
     }
 
     /// Whose turn it is and why. Changes nothing.
-    fn pick(&self, scene: &Scene) -> Option<(Slot, Reason)> {
+    fn pick(&self, context: &PlacementContext) -> Option<(Slot, Reason)> {
         let oldest = self.table.oldest()?;
-        if self.knobs.rules.fifo_mode && scene.view.running < scene.view.cpus {
+        if self.knobs.rules.fifo_mode && context.view.running < context.view.cpus {
             return Some((oldest, Reason::Fifo));
         }
-        let who = self.situation(scene.now);
-        let (choice, reason) = choose(&who, &self.turns, scene.mode, &self.limits, &self.knobs)?;
+        let who = self.situation(context.now);
+        let (choice, reason) = choose(&who, &self.turns, context.mode, &self.limits, &self.knobs)?;
         let slot = match choice {
             Choice::First(Tier::LatCritical) => {
                 self.queues[Tier::LatCritical.index()].peek().map(|(slot, _)| slot)
             }
             Choice::First(tier) => {
                 let last_cpu = |slot| self.table.request(slot).map(|request| request.cpu);
-                self.placer.nearest(&self.queues[tier.index()], scene, last_cpu)
+                self.placer.nearest(&self.queues[tier.index()], context, last_cpu)
             }
             Choice::OldestUrgent => self.table.oldest_of(URGENT),
             Choice::OldestBatch => self.table.oldest_of(BATCH),
@@ -343,15 +347,15 @@ impl Pandemonium {
         slot: Slot,
         request: &Request,
         reason: Reason,
-        scene: &Scene,
+        context: &PlacementContext,
     ) -> Dispatch {
         let task = self.table.data_mut(slot);
-        let tier = task.standing.tier;
-        let slice = slice(&task.need(scene.knobs), scene.mode, scene.knobs);
+        let tier = task.classification.tier;
+        let slice = slice(&task.need(context.knobs), context.mode, context.knobs);
         task.slice = ShortSpan::of(slice);
-        let vtime = self.kernel_key(scene.now, slice, tier);
-        let (placement, preempt) = self.placer.place(request, tier, scene);
-        self.placer.note(placement, slice, scene);
+        let vtime = self.kernel_key(context.now, slice, tier);
+        let (placement, preempt) = self.placer.place(request, tier, context);
+        self.placer.note(placement, slice, context);
         Dispatch {
             pid: request.pid,
             ticket: request.ticket,
@@ -395,15 +399,15 @@ impl Policy for Pandemonium {
         self.detectors.on_batch(now, self.batch_waits());
         let (limits, knobs) = (self.limits, self.knobs);
         let mode = self.mode(now);
-        let scene = Scene { now, view, mode, limits: &limits, knobs: &knobs };
-        let (slot, reason) = self.pick(&scene)?;
+        let context = PlacementContext { now, view, mode, limits: &limits, knobs: &knobs };
+        let (slot, reason) = self.pick(&context)?;
         self.before = Before {
             turns: self.turns,
             counters: self.counters,
             batch_weight: self.batch_weight,
             key: self.dequeue(slot),
         };
-        let tier = self.table.data(slot).standing.tier;
+        let tier = self.table.data(slot).classification.tier;
         if tier == Tier::Batch {
             let weight = u64::from(self.table.data(slot).effective_weight);
             self.batch_weight = (self.batch_weight * 7 + weight).div_ceil(8);
@@ -412,7 +416,7 @@ impl Policy for Pandemonium {
         self.counters.by_tier[tier.index()] += 1;
         self.counters.rescues += u64::from(reason.is_rescue());
         let request = self.table.leave(slot);
-        Some(self.dispatch(slot, &request, reason, &scene))
+        Some(self.dispatch(slot, &request, reason, &context))
     }
 
     /// Who is urgent sleeps soon, and its CPU goes on with whoever is decided by then. Left for
@@ -430,7 +434,7 @@ impl Policy for Pandemonium {
     fn on_refused(&mut self, dispatch: Dispatch) {
         let Some(slot) = self.table.come_back(dispatch.pid) else { return };
         let task = self.table.data(slot);
-        let queue = task.standing.tier.index();
+        let queue = task.classification.tier.index();
         let Before { turns, counters, batch_weight, key } = self.before;
         self.queues[queue].put_back(slot, key);
         self.waiting_weight[queue] += u64::from(task.effective_weight);
@@ -489,22 +493,22 @@ impl Policy for Pandemonium {
     fn export(&self, keep: &mut dyn FnMut(Memo)) {
         for (pid, task) in self.table.known() {
             let run = task.behaviour.expected_run();
-            keep(Memo { pid, comm: task.comm, tier: task.standing.tier, run });
+            keep(Memo { pid, comm: task.comm, tier: task.classification.tier, run });
         }
     }
 
     fn import(&mut self, memo: Memo) {
         let named = self.classifier.named(&memo.comm, &self.knobs);
-        let standing = Standing {
+        let classification = Classification {
             tier: memo.tier,
             behaves: memo.tier,
             named,
             cpu_bound: memo.tier == Tier::Batch,
-            hoards: false,
+            over_share: false,
         };
         let behaviour = Behaviour::remembered(memo.run);
         let mut task = self.newcomer();
-        (task.comm, task.behaviour, task.standing) = (memo.comm, behaviour, standing);
+        (task.comm, task.behaviour, task.classification) = (memo.comm, behaviour, classification);
         self.table.remember(memo.pid, task);
     }
 }

@@ -51,7 +51,7 @@ pub struct Placer {
 }
 
 /// Everything that the place of a task depends on besides the task.
-pub struct Scene<'a> {
+pub struct PlacementContext<'a> {
     /// The time of the round.
     pub now: Stamp,
     /// The machine at this time.
@@ -77,11 +77,19 @@ impl Placer {
 
     /// Where the task goes, and whether somebody has to be interrupted for it there: as [`place`]
     /// says, unless a limit, a mode or the domain says otherwise.
-    pub fn place(&self, request: &Request, tier: Tier, scene: &Scene) -> (Placement, bool) {
-        if let Some(cpu) = self.place_in_domain(request, scene) {
-            return (Placement::Cpu(cpu), request.kicked == Some(cpu) && scene.knobs.rules.preempt);
+    pub fn place(
+        &self,
+        request: &Request,
+        tier: Tier,
+        context: &PlacementContext,
+    ) -> (Placement, bool) {
+        if let Some(cpu) = self.place_in_domain(request, context) {
+            return (
+                Placement::Cpu(cpu),
+                request.kicked == Some(cpu) && context.knobs.rules.preempt,
+            );
         }
-        let (view, knobs) = (scene.view, scene.knobs);
+        let (view, knobs) = (context.view, context.knobs);
         let anywhere = !knobs.rules.affinity || knobs.affinity == Affinity::Off;
         let near = if anywhere { view.here.unwrap_or(request.cpu) } else { request.cpu };
         let some_idle = view.running < view.cpus;
@@ -89,12 +97,12 @@ impl Placer {
             (Placement::Cpu(cpu), _)
                 if request.kicked.is_some()
                     && knobs.rules.depth_gate
-                    && !self.has_space(cpu, scene) =>
+                    && !self.has_space(cpu, context) =>
             {
                 (Placement::Any { near }, false)
             }
             _ if knobs.rules.low_power && some_idle && tier == Tier::Batch => {
-                let awake = self.awake(request, scene);
+                let awake = self.awake(request, context);
                 (awake.map_or(Placement::Any { near }, Placement::Cpu), false)
             }
             (Placement::Any { .. }, _) => (Placement::Any { near }, false),
@@ -104,13 +112,13 @@ impl Placer {
 
     /// A CPU that need not be woken for the task: one that runs somebody else, the one where
     /// fewest wait, best its last one; else the one on which we decide, which may have been idle.
-    fn awake(&self, request: &Request, scene: &Scene) -> Option<CpuId> {
+    fn awake(&self, request: &Request, context: &PlacementContext) -> Option<CpuId> {
         let may = |cpu: &CpuId| may_use(request, *cpu);
-        let busy = (0..64).filter_map(CpuId::new).filter(|cpu| scene.view.busy.contains(*cpu));
-        let waiting = |cpu: &CpuId| self.waiting_at(*cpu, scene);
+        let busy = (0..64).filter_map(CpuId::new).filter(|cpu| context.view.busy.contains(*cpu));
+        let waiting = |cpu: &CpuId| self.waiting_at(*cpu, context);
         let open = busy.filter(may).filter(|cpu| waiting(cpu) < SAVING_DEPTH);
         open.min_by_key(|cpu| (waiting(cpu), self.farness(*cpu, request)))
-            .or(scene.view.here.filter(may))
+            .or(context.view.here.filter(may))
     }
 
     /// The CPU of the domain where the task goes; `None` if there is no domain, if the task may
@@ -119,22 +127,23 @@ impl Placer {
     /// An idle CPU comes first, near the last one; then the one that was interrupted for the task,
     /// the one on which we decide, and, if the domain is strict, the one that is through with what
     /// it has soonest. CPUs beyond the first 64 are not known to be idle.
-    fn place_in_domain(&self, request: &Request, scene: &Scene) -> Option<CpuId> {
+    fn place_in_domain(&self, request: &Request, context: &PlacementContext) -> Option<CpuId> {
         let domain = self.domain.as_ref()?;
         let may = |cpu: &CpuId| match request.allowed {
             Some(allowed) if cpu.as_raw() < 64 => allowed.contains(*cpu),
-            _ => request.cpus_allowed >= scene.view.cpus,
+            _ => request.cpus_allowed >= context.view.cpus,
         };
         let usable = || domain.cpus.iter().filter(may);
         if request.cpus_allowed == 1 || usable().next().is_none() {
             return None;
         }
-        let free = |cpu: &CpuId| self.waiting_at(*cpu, scene) == 0;
-        let idle = usable().filter(|cpu| scene.view.idle.contains(*cpu)).filter(free);
-        let worse = |cpu: &CpuId| (self.has_busy_sibling(*cpu, scene), self.farness(*cpu, request));
+        let free = |cpu: &CpuId| self.waiting_at(*cpu, context) == 0;
+        let idle = usable().filter(|cpu| context.view.idle.contains(*cpu)).filter(free);
+        let worse =
+            |cpu: &CpuId| (self.has_busy_sibling(*cpu, context), self.farness(*cpu, request));
         let inside = |cpu: &CpuId| domain.cpus.contains(*cpu) && may(cpu);
         idle.min_by_key(worse)
-            .or(scene.view.here.filter(inside).filter(free))
+            .or(context.view.here.filter(inside).filter(free))
             .or(request.kicked.filter(inside))
             .or_else(|| {
                 let soonest = |cpu: &CpuId| self.sent[cpu.as_raw() as usize].through;
@@ -149,44 +158,44 @@ impl Placer {
 
     /// Whether the CPU shares its core (SMT) with one that is not idle: half a core is slower than
     /// a whole one with a cold cache. Of the first 64 CPUs.
-    fn has_busy_sibling(&self, cpu: CpuId, scene: &Scene) -> bool {
+    fn has_busy_sibling(&self, cpu: CpuId, context: &PlacementContext) -> bool {
         let core = self.topology.place(cpu).core;
         let others = (0..self.topology.cpus().min(64)).filter_map(|cpu| CpuId::new(cpu as i32));
         let mut siblings =
             others.filter(|other| *other != cpu && self.topology.place(*other).core == core);
-        siblings.any(|sibling| !scene.view.idle.contains(sibling))
+        siblings.any(|sibling| !context.view.idle.contains(sibling))
     }
 
     /// Whether one more task may wait in the CPU's own queue: behind few, and not for long.
-    fn has_space(&self, cpu: CpuId, scene: &Scene) -> bool {
+    fn has_space(&self, cpu: CpuId, context: &PlacementContext) -> bool {
         let sent = self.sent[cpu.as_raw() as usize];
-        if sent.at == scene.now && sent.together > AHEAD_MAX {
+        if sent.at == context.now && sent.together > AHEAD_MAX {
             return false;
         }
-        let depth = match scene.mode.shallow_queues() {
-            true => scene.limits.private_depth_burst,
-            false => scene.limits.private_depth,
+        let depth = match context.mode.shallow_queues() {
+            true => context.limits.private_depth_burst,
+            false => context.limits.private_depth,
         };
-        self.waiting_at(cpu, scene) < depth
+        self.waiting_at(cpu, context) < depth
     }
 
     /// How many tasks that we sent to the CPU's own queue may still be in it. After a slice the
     /// CPU has come by at its queue.
-    fn waiting_at(&self, cpu: CpuId, scene: &Scene) -> u32 {
+    fn waiting_at(&self, cpu: CpuId, context: &PlacementContext) -> u32 {
         let sent = self.sent[cpu.as_raw() as usize];
-        if scene.now.since(sent.at) >= scene.knobs.slice { 0 } else { sent.tasks }
+        if context.now.since(sent.at) >= context.knobs.slice { 0 } else { sent.tasks }
     }
 
     /// Notes that a task was sent, with this slice.
-    pub fn note(&mut self, placement: Placement, slice: Span, scene: &Scene) {
+    pub fn note(&mut self, placement: Placement, slice: Span, context: &PlacementContext) {
         self.before = None;
         let Placement::Cpu(cpu) = placement else { return };
-        let tasks = self.waiting_at(cpu, scene) + 1;
+        let tasks = self.waiting_at(cpu, context) + 1;
         let cell = &mut self.sent[cpu.as_raw() as usize];
         self.before = Some((cpu, *cell));
-        let through = cell.through.max(scene.now) + slice;
-        let before = if cell.at == scene.now { cell.together } else { Span::ZERO };
-        *cell = Sent { tasks, at: scene.now, through, together: before + slice };
+        let through = cell.through.max(context.now) + slice;
+        let before = if cell.at == context.now { cell.together } else { Span::ZERO };
+        *cell = Sent { tasks, at: context.now, through, together: before + slice };
     }
 
     /// The last [`note`](Placer::note) was premature: the task was not sent.
@@ -201,19 +210,19 @@ impl Placer {
     pub fn nearest(
         &self,
         queue: &Runqueue,
-        scene: &Scene,
+        context: &PlacementContext,
         last_cpu: impl Fn(Slot) -> Option<CpuId>,
     ) -> Option<Slot> {
         let (first, key) = queue.peek()?;
-        let Some(here) = scene.view.here else { return Some(first) };
-        let strong = scene.knobs.rules.affinity
-            && scene.knobs.affinity == Affinity::Strong
-            && !scene.mode.weak_affinity();
-        let node = scene.knobs.rules.numa && self.topology.nodes() > 1;
+        let Some(here) = context.view.here else { return Some(first) };
+        let strong = context.knobs.rules.affinity
+            && context.knobs.affinity == Affinity::Strong
+            && !context.mode.weak_affinity();
+        let node = context.knobs.rules.numa && self.topology.nodes() > 1;
         if !strong && !node {
             return Some(first);
         }
-        let patience = key.after(patience(scene.knobs));
+        let patience = key.after(patience(context.knobs));
         let rank = |slot: Slot| -> u8 {
             let Some(cpu) = last_cpu(slot) else { return 2 };
             match () {
@@ -300,7 +309,7 @@ mod tests {
         knobs: &Knobs,
     ) -> (Placement, bool) {
         let limits = Scaling::new(4);
-        let scene = |now, knobs| Scene {
+        let context = |now, knobs| PlacementContext {
             now: Stamp::from_nanos(now),
             view,
             mode: Mode::default(),
@@ -310,9 +319,9 @@ mod tests {
         let usual = Knobs::default();
         let mut placer = Placer::new(&Setup::of_cpus(4));
         for _ in 0..sent {
-            placer.note(Placement::Cpu(cpu(2)), usual.slice, &scene(1 << 30, &usual));
+            placer.note(Placement::Cpu(cpu(2)), usual.slice, &context(1 << 30, &usual));
         }
-        placer.place(request, tier, &scene((1 << 30) + 100_000, knobs))
+        placer.place(request, tier, &context((1 << 30) + 100_000, knobs))
     }
 
     #[test]
@@ -342,7 +351,7 @@ mod tests {
     #[test]
     fn nobody_stands_in_line_behind_a_long_slice_of_the_same_round() {
         let (knobs, limits, view) = (Knobs::default(), Scaling::new(4), view(2));
-        let scene = |at: u64| Scene {
+        let context = |at: u64| PlacementContext {
             now: Stamp::from_nanos((1 << 30) + at),
             view: &view,
             mode: Mode::default(),
@@ -351,8 +360,8 @@ mod tests {
         };
         let second = |slice_us, later| {
             let mut placer = Placer::new(&Setup::of_cpus(4));
-            placer.note(Placement::Cpu(cpu(2)), Span::from_micros(slice_us), &scene(0));
-            placer.place(&request(Some(1)), Tier::LatCritical, &scene(later))
+            placer.note(Placement::Cpu(cpu(2)), Span::from_micros(slice_us), &context(0));
+            placer.place(&request(Some(1)), Tier::LatCritical, &context(later))
         };
         assert_eq!(second(150, 0), (Placement::Cpu(cpu(2)), false));
         assert_eq!(second(1_000, 0), ANYWHERE);
@@ -423,8 +432,9 @@ mod tests {
             let view = MachineView { here: Some(cpu(here)), ..view(0) };
             let mode = Mode { burst: false, longrun };
             let now = Stamp::default();
-            let scene = Scene { now, view: &view, mode, limits: &limits, knobs: &knobs };
-            placer.nearest(&queue, &scene, |slot| CpuId::new(slot.0 as i32)).unwrap().0
+            let context =
+                PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
+            placer.nearest(&queue, &context, |slot| CpuId::new(slot.0 as i32)).unwrap().0
         };
         assert_eq!(picked(2, Affinity::Strong, false), 3, "shares the cache with 2 and 3");
         assert_eq!(picked(0, Affinity::Strong, false), 3, "1 is too late, 3 is on the node");
@@ -435,8 +445,8 @@ mod tests {
         let knobs = Knobs { affinity: Affinity::Weak, ..Knobs::default() };
         let (view, now) = (view(2), Stamp::default());
         let mode = Mode::default();
-        let scene = Scene { now, view: &view, mode, limits: &limits, knobs: &knobs };
-        assert_eq!(flat.nearest(&queue, &scene, |_| Some(cpu(2))), Some(Slot(6)));
+        let context = PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
+        assert_eq!(flat.nearest(&queue, &context, |_| Some(cpu(2))), Some(Slot(6)));
     }
 
     /// CPUs 0 and 2 are the domain; the task ran on CPU 1 and may use all four but 3.
@@ -446,12 +456,12 @@ mod tests {
         let (limits, knobs) = (Scaling::new(4), Knobs::default());
         let now = Stamp::from_nanos(1 << 30);
         let mode = Mode::default();
-        let scene = Scene { now, view, mode, limits: &limits, knobs: &knobs };
+        let context = PlacementContext { now, view, mode, limits: &limits, knobs: &knobs };
         let mut placer = Placer::new(&setup);
         for &number in sent {
-            placer.note(Placement::Cpu(cpu(number)), knobs.slice, &scene);
+            placer.note(Placement::Cpu(cpu(number)), knobs.slice, &context);
         }
-        placer.place_in_domain(request, &scene).map(CpuId::as_raw)
+        placer.place_in_domain(request, &context).map(CpuId::as_raw)
     }
 
     #[test]
@@ -480,10 +490,11 @@ mod tests {
         let placed = |idle| {
             let view = MachineView { idle: CpuSet(idle), ..view(0) };
             let (now, mode) = (Stamp::from_nanos(1 << 30), Mode::default());
-            let scene = Scene { now, view: &view, mode, limits: &limits, knobs: &knobs };
+            let context =
+                PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
             let request =
                 Request { cpus_allowed: 4, allowed: Some(CpuSet(0b1111)), ..request(None) };
-            placer.place_in_domain(&request, &scene).map(CpuId::as_raw)
+            placer.place_in_domain(&request, &context).map(CpuId::as_raw)
         };
         assert_eq!(request(None).cpu, cpu(1));
         assert_eq!(placed(0b1111), Some(1), "where it ran");
@@ -511,11 +522,11 @@ mod tests {
         let view = view(2);
         let now = Stamp::from_nanos(1 << 30);
         let mode = Mode::default();
-        let scene = Scene { now, view: &view, mode, limits: &limits, knobs: &knobs };
+        let context = PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
         let mut placer = Placer::new(&Setup::of_cpus(2));
-        placer.note(Placement::Cpu(cpu(2)), knobs.slice, &scene);
-        assert!(!placer.has_space(cpu(2), &scene));
+        placer.note(Placement::Cpu(cpu(2)), knobs.slice, &context);
+        assert!(!placer.has_space(cpu(2), &context));
         placer.forget();
-        assert!(placer.has_space(cpu(2), &scene));
+        assert!(placer.has_space(cpu(2), &context));
     }
 }

@@ -15,7 +15,7 @@ pub struct Need {
     pub tier: Tier,
     /// How long it usually runs, or is expected to.
     pub run: Span,
-    /// Tasks that it has given birth to since it woke up.
+    /// Tasks that it has given fork to since it woke up.
     pub births: u64,
     /// Its weight in its tier.
     pub effective_weight: u64,
@@ -24,7 +24,7 @@ pub struct Need {
 /// The slice of a task.
 ///
 /// LatCritical gets half as much again as it usually needs, Interactive twice as much, both at
-/// most the knob's slice, or during a burst or sustained batch pressure the burst slice. Each birth
+/// most the knob's slice, or during a burst or sustained batch pressure the burst slice. Each fork
 /// allows it as much again, up to a batch slice: what a fork takes is spent for the child, and
 /// while the parent waits nobody else is born. Batch gets the batch slice by weight: 128 and above
 /// the whole, nice 0 (100) 78 %, nice 19 the shortest (PANDEMONIUM 5.4.13).

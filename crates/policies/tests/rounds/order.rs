@@ -21,20 +21,26 @@ fn pids(dispatches: &[Dispatch]) -> Vec<i32> {
     dispatches.iter().map(|dispatch| dispatch.pid.as_raw()).collect()
 }
 
-fn hog(ticket: u64, stint: Span) -> Arrival {
+fn hog(ticket: u64, run_interval: Span) -> Arrival {
     let cause = if ticket == 1 { Cause::New } else { Cause::Requeue };
-    Arrival { cause, stint, awake: Span::from_millis(500), ..arrival(BATCH, ticket) }
+    Arrival { cause, run_interval, awake: Span::from_millis(500), ..arrival(BATCH, ticket) }
 }
 
 fn compositor(ticket: u64) -> Arrival {
     Arrival { comm: Comm::from_text("kwin_wayland"), ..arrival(LAT_CRITICAL, ticket) }
 }
 
-/// A task that is Interactive whatever else it does, with a stint to its name.
-fn worker(ticket: u64, stint: Span) -> Arrival {
+/// A task that is Interactive whatever else it does, with a run interval to its name.
+fn worker(ticket: u64, run_interval: Span) -> Arrival {
     let cause = if ticket == 1 { Cause::New } else { Cause::Requeue };
     let comm = Comm::from_text("kworker/u8:1");
-    Arrival { cause, comm, stint, awake: Span::from_millis(20), ..arrival(INTERACTIVE, ticket) }
+    Arrival {
+        cause,
+        comm,
+        run_interval,
+        awake: Span::from_millis(20),
+        ..arrival(INTERACTIVE, ticket)
+    }
 }
 
 /// One task of each tier, known to the policy and at rest.
@@ -85,7 +91,7 @@ proptest! {
         let first: Vec<Arrival> = (0..tasks.len()).map(|index| arrival(pid(index), 1)).collect();
         world.decide(&first);
         let again = tasks.iter().enumerate().map(|(index, &(ran, weight))| Arrival {
-            stint: Span::from_micros(ran),
+            run_interval: Span::from_micros(ran),
             weight: Weight::new(weight),
             ..arrival(pid(index), 2)
         });
@@ -102,8 +108,9 @@ proptest! {
 /// The crowd of hogs that are known as such and wait together.
 fn crowd(world: &mut World<Pandemonium>, hogs: i32) {
     let named = |ticket| {
-        let stint = if ticket == 1 { Span::ZERO } else { Span::from_millis(4) };
-        (100..100 + hogs).map(move |pid| Arrival { pid: arrival(pid, 1).pid, ..hog(ticket, stint) })
+        let run_interval = if ticket == 1 { Span::ZERO } else { Span::from_millis(4) };
+        (100..100 + hogs)
+            .map(move |pid| Arrival { pid: arrival(pid, 1).pid, ..hog(ticket, run_interval) })
     };
     world.decide(&named(1).collect::<Vec<_>>());
     world.port.ring.extend(named(2));
@@ -242,7 +249,7 @@ fn of_two_of_a_tier_who_asks_for_less_goes_first() {
     let mut world = World::new(&mut policy);
     let draws = |pid, ticket, us| Arrival {
         comm: Comm::from_text("kwin_wayland"),
-        stint: Span::from_micros(us),
+        run_interval: Span::from_micros(us),
         ..arrival(pid, ticket)
     };
     let mut decided = Vec::new();
@@ -261,7 +268,10 @@ fn of_two_of_a_tier_who_asks_for_less_goes_first() {
 fn a_loop_of_forks_and_its_children_are_no_more_urgent_than_hogs() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
     // These hogs never run, which alone would make a Batch task of the loop.
-    policy.apply(&Knobs { rules: Rules { famine: false, ..Rules::default() }, ..Knobs::default() });
+    policy.apply(&Knobs {
+        rules: Rules { batch_starvation: false, ..Rules::default() },
+        ..Knobs::default()
+    });
     let mut world = among_hogs(&mut policy);
     let name = Comm::from_text("loop");
     let of = |pid, ticket, cause, facts| Arrival {

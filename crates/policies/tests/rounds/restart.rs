@@ -42,12 +42,12 @@ fn task(raw: i32, ticket: u64) -> Arrival {
 
 /// A message after a run of `ms` milliseconds, which ended in sleep unless the task is the hog.
 fn ran(raw: i32, ticket: u64, ms: u64) -> Arrival {
-    let stint = Span::from_millis(ms);
+    let run_interval = Span::from_millis(ms);
     if raw == HOG {
-        let awake = stint.scale(ticket, 1);
-        return Arrival { cause: Cause::Requeue, stint, awake, ..task(raw, ticket) };
+        let awake = run_interval.scale(ticket, 1);
+        return Arrival { cause: Cause::Requeue, run_interval, awake, ..task(raw, ticket) };
     }
-    Arrival { stint, ..task(raw, ticket) }
+    Arrival { run_interval, ..task(raw, ticket) }
 }
 
 /// A policy that has seen everybody live for a while.

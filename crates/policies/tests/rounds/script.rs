@@ -51,9 +51,9 @@ pub fn arrival(pid: i32, ticket: u64) -> Arrival {
         cpu: CpuId::default(),
         cpus_allowed: 8,
         weight: Weight::default(),
-        stint: Span::ZERO,
+        run_interval: Span::ZERO,
         awake: Span::ZERO,
-        // Each message tells of a stint of its own.
+        // Each message tells of a run interval of its own.
         stopped: Stamp::from_nanos(ticket),
         facts: None,
     }
@@ -73,22 +73,22 @@ fn steps() -> impl Strategy<Value = Step> {
 fn arrivals() -> impl Strategy<Value = Arrival> {
     let who = (1..=PIDS, prop_oneof![1 => Just(1u64), 20 => Just(2)], 0..NAMES.len());
     let asks = (prop::bool::ANY, 0..1024i32, 1..4u32, prop_oneof![0..10_000u64, Just(u64::MAX)]);
-    (who, asks, stints(), stints()).prop_map(
-        |((pid, ticket, name), (woke, cpu, cpus_allowed, weight), stint, before)| Arrival {
+    (who, asks, run_intervals(), run_intervals()).prop_map(
+        |((pid, ticket, name), (woke, cpu, cpus_allowed, weight), run_interval, before)| Arrival {
             comm: Comm::from_text(NAMES[name]),
             cause: if woke { Cause::Wakeup } else { Cause::Requeue },
             cpu: CpuId::new(cpu).expect("a CPU number"),
             cpus_allowed,
             weight: Weight::new(weight),
-            stint,
-            awake: if woke { Span::ZERO } else { stint + before },
+            run_interval,
+            awake: if woke { Span::ZERO } else { run_interval + before },
             ..arrival(pid, ticket)
         },
     )
 }
 
 /// From nothing over a few slices to what only a broken clock reports.
-fn stints() -> impl Strategy<Value = Span> {
+fn run_intervals() -> impl Strategy<Value = Span> {
     prop_oneof![
         4 => (0..8_000u64).prop_map(Span::from_micros),
         2 => (0..300u64).prop_map(Span::from_millis),

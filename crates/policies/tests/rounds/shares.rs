@@ -29,7 +29,7 @@ fn ran<Q: Policy>(mut policy: Q, weights: &[u64], slices: u64) -> Vec<u64> {
         world.port.ring.push_back(Arrival {
             cause: Cause::Requeue,
             weight: Weight::new(weights[index]),
-            stint: dispatch.slice,
+            run_interval: dispatch.slice,
             awake: ran[index],
             ..arrival(dispatch.pid.as_raw(), ticket)
         });

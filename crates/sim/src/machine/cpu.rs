@@ -4,9 +4,9 @@
 
 use super::state::{Current, Kick, Stage, Where};
 use super::{Machine, Plan};
+use crate::observer::{Event, Left, Observer};
 use crate::random::Random;
 use crate::topology::FULL_SPEED;
-use crate::witness::{Event, Left, Witness};
 
 /// How often the kernel asks the backend again before it lets the CPU idle: `SCX_DSP_MAX_LOOPS`.
 const DISPATCH_LOOPS: u32 = 32;
@@ -32,7 +32,7 @@ pub(super) enum Next {
     },
 }
 
-impl<W: Witness> Machine<W> {
+impl<W: Observer> Machine<W> {
     /// The first tick of `cpu` from `at` on. No two CPUs take a tick at quite the same moment.
     fn tick_from(&self, cpu: u32, at: u64) -> u64 {
         let length = self.setup.costs.tick.as_nanos().max(1);
@@ -76,7 +76,7 @@ impl<W: Witness> Machine<W> {
         let state = &mut self.cpus[cpu as usize];
         state.generation += 1;
         let generation = state.generation;
-        self.agenda.add(at, Plan::Cpu { cpu, generation });
+        self.event_queue.add(at, Plan::Cpu { cpu, generation });
     }
 
     /// The task on `cpu` has done its step, or is at the tick that ends its slice.
@@ -111,7 +111,7 @@ impl<W: Witness> Machine<W> {
         if had == Kick::None {
             let exit = if state.current == Current::Idle { costs.idle_exit.as_nanos() } else { 0 };
             let at = self.now + costs.interrupt.as_nanos() + exit;
-            self.agenda.add(at, Plan::Kick { cpu });
+            self.event_queue.add(at, Plan::Kick { cpu });
         }
     }
 
@@ -177,14 +177,14 @@ impl<W: Witness> Machine<W> {
         }
     }
 
-    /// Books CPU time up to now; the stint goes on.
+    /// Books CPU time up to now; the run interval goes on.
     fn book_stint(&mut self, cpu: u32, slot: u32) -> u64 {
         let ran = self.now.saturating_sub(self.cpus[cpu as usize].started);
         self.cpus[cpu as usize].started = self.now;
         let task = &mut self.tasks[slot as usize];
         task.awake += ran;
         task.cpu_time += ran;
-        task.stint += ran;
+        task.run_interval += ran;
         ran
     }
 
@@ -224,7 +224,7 @@ impl<W: Witness> Machine<W> {
         state.current = Current::Idle;
         state.generation += 1;
         state.started = self.now;
-        let to = crate::witness::Occupant::Idle;
+        let to = crate::observer::Occupant::Idle;
         self.emit(Event::Switched { cpu, from, left, to });
     }
 
@@ -235,7 +235,7 @@ impl<W: Witness> Machine<W> {
         state.current = current;
         state.started = self.now;
         state.generation += 1;
-        let from = crate::witness::Occupant::Idle;
+        let from = crate::observer::Occupant::Idle;
         self.emit(Event::Switched { cpu, from, left: Left::Slept, to });
         self.siblings_change(cpu);
         self.fast_path_sees_switch(cpu);
@@ -250,7 +250,7 @@ impl<W: Witness> Machine<W> {
         task.place = Where::Cpu(cpu as u16);
         task.cpu = cpu as u16;
         task.ran_on = cpu as u16;
-        task.stint = 0;
+        task.run_interval = 0;
         task.left += moved;
         self.cpus[cpu as usize].works_from = self.now + self.setup.costs.switch.as_nanos();
         self.plan_cpu(cpu);

@@ -6,7 +6,7 @@
 use super::kernel::Wake;
 use super::state::{Current, Kick, Occupied, Stage, Where};
 use super::{Machine, Task};
-use crate::witness::{Event, Witness};
+use crate::observer::{Event, Observer};
 use pandemonium_engine::Policy;
 use pandemonium_engine::facts::Facts;
 use pandemonium_engine::knobs::Knobs;
@@ -94,7 +94,7 @@ impl Need {
     }
 }
 
-impl<W: Witness> Machine<W> {
+impl<W: Observer> Machine<W> {
     /// `fp_wakeup`, `fp_wakeup_new`: notes the wake-up, and interrupts a CPU if the task went to
     /// user space.
     pub(super) fn fast_path_sees_wakeup(&mut self, slot: u32, how: Wake) {
@@ -209,7 +209,7 @@ impl<W: Witness> Machine<W> {
         if need.overdue && seen.is_outlived(self.now) {
             return true;
         }
-        if self.is_meek(slot) || occupant > tier {
+        if self.never_preempts(slot) || occupant > tier {
             return false;
         }
         if occupant < tier {
@@ -278,7 +278,7 @@ impl<W: Witness> Machine<W> {
     }
 
     /// SCHED_IDLE and nice 19 interrupt nobody.
-    fn is_meek(&self, slot: u32) -> bool {
+    fn never_preempts(&self, slot: u32) -> bool {
         let task = &self.tasks[slot as usize];
         task.nice >= 19 || self.workload.groups[task.group as usize].idle_class
     }
@@ -483,7 +483,7 @@ impl<W: Witness> Machine<W> {
             kicked: CpuId::new(i32::from(task.kicked)),
             handed_off: task.handed_off,
             last_cpu: CpuId::new(i32::from(task.ran_on)),
-            stint: Span::from_nanos(task.stint),
+            run_interval: Span::from_nanos(task.run_interval),
             stopped: Stamp::from_nanos(task.stopped),
             ..Facts::default()
         }

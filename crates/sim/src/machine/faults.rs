@@ -5,8 +5,8 @@
 use super::cpu::Prev;
 use super::state::{Current, Kick, Stage, Where};
 use super::{Machine, Plan};
+use crate::observer::{Event, Fault, Left, Observer};
 use crate::topology::Mask;
-use crate::witness::{Event, Fault, Left, Witness};
 use pandemonium_engine::task::Pid;
 
 /// How often it is drawn whether something goes wrong that is not tied to an event.
@@ -43,10 +43,10 @@ impl FaultPlan {
     }
 }
 
-impl<W: Witness> Machine<W> {
+impl<W: Observer> Machine<W> {
     pub(super) fn plan_faults(&mut self) {
         if self.stormy {
-            self.agenda.add(self.now + DRAW_EVERY, Plan::Fault);
+            self.event_queue.add(self.now + DRAW_EVERY, Plan::Fault);
         }
     }
 
@@ -212,7 +212,7 @@ impl<W: Witness> Machine<W> {
         task.place = Where::Timer;
         task.generation += 1;
         let generation = task.generation;
-        self.agenda.add(until, Plan::Timer { task: slot, generation });
+        self.event_queue.add(until, Plan::Timer { task: slot, generation });
     }
 
     /// One CPU, a few neighbours, or all.
@@ -290,7 +290,7 @@ impl<W: Witness> Machine<W> {
         self.unload();
         self.set_online(cpu, online);
         let back = self.now + self.setup.costs.reload.as_nanos();
-        self.agenda.add(back, Plan::Reload);
+        self.event_queue.add(back, Plan::Reload);
     }
 
     pub(super) fn set_online(&mut self, cpu: u32, online: bool) {

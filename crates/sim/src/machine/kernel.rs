@@ -6,8 +6,8 @@
 use super::cpu::{Next, Prev};
 use super::state::{Current, Down, Kick, Stage, Where};
 use super::{DRAIN, Machine, RING};
+use crate::observer::{Event, Observer};
 use crate::topology::Mask;
-use crate::witness::{Event, Witness};
 use crate::workload::weight_of_nice;
 use pandemonium_engine::task::{ENQ_WAKEUP, RawArrival};
 
@@ -22,7 +22,7 @@ pub(super) struct Wake {
     pub slept: bool,
 }
 
-impl<W: Witness> Machine<W> {
+impl<W: Observer> Machine<W> {
     /// `ops.dispatch`: a free CPU takes some decisions from the ring, then runs the scheduler
     /// process if anything is pending, else its own queue, else the shared one.
     pub(super) fn dispatch(&mut self, cpu: u32, prev: Prev) -> Next {
@@ -251,7 +251,7 @@ impl<W: Witness> Machine<W> {
             cpu: i32::from(task.cpu),
             nr_cpus_allowed: u64::from(task.mask.count()),
             flags,
-            start_ts: task.stopped.saturating_sub(task.stint),
+            start_ts: task.stopped.saturating_sub(task.run_interval),
             stop_ts: task.stopped,
             exec_runtime: task.awake,
             weight: u64::from(weight_of_nice(task.nice)),

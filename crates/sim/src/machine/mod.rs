@@ -10,19 +10,19 @@ mod cpu;
 mod fast_path;
 mod faults;
 mod kernel;
-mod left_over;
 mod program;
 mod scheduler;
 mod state;
+mod stranded;
 mod watch;
 
 pub use faults::FaultPlan;
 pub use state::KernelCounters;
 
-use super::agenda::{Agenda, Plan};
+use super::event_queue::{EventQueue, Plan};
+use super::observer::{Event, Observer, Occupant, TaskId};
 use super::random::Random;
 use super::topology::{Cpus, Shape};
-use super::witness::{Event, Occupant, TaskId, Witness};
 use super::workload::Workload;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -142,12 +142,12 @@ impl Setup {
     }
 }
 
-/// The machine. It runs a workload and shows what happens to its witness.
+/// The machine. It runs a workload and shows what happens to its observer.
 pub struct Machine<W> {
     now: u64,
     setup: Setup,
     workload: Workload,
-    agenda: Agenda,
+    event_queue: EventQueue,
     tasks: Vec<Task>,
     /// Slots that were used and are empty again.
     vacant: Vec<u32>,
@@ -189,17 +189,17 @@ pub struct Machine<W> {
     parents: BTreeMap<u32, Pid>,
     /// Whether things may still go wrong on purpose.
     stormy: bool,
-    witness: W,
+    observer: W,
 }
 
-impl<W: Witness> Machine<W> {
+impl<W: Observer> Machine<W> {
     /// A machine at rest that is about to run `workload`.
-    pub fn new(setup: Setup, workload: Workload, witness: W) -> Self {
+    pub fn new(setup: Setup, workload: Workload, observer: W) -> Self {
         let cpus = setup.shape.cpus;
         let room = workload.tasks().max(1) as usize;
         let mut machine = Machine {
             now: EPOCH,
-            agenda: Agenda::with_capacity(room + 4 * cpus as usize),
+            event_queue: EventQueue::with_capacity(room + 4 * cpus as usize),
             tasks: Vec::with_capacity(room),
             vacant: Vec::new(),
             by_pid: alloc::vec![NO_SLOT; PID_FIRST as usize + (2 * room).next_power_of_two()],
@@ -231,7 +231,7 @@ impl<W: Witness> Machine<W> {
             stormy: setup.faults != FaultPlan::NONE,
             setup,
             workload,
-            witness,
+            observer,
         };
         (0..cpus).for_each(|cpu| machine.idle.insert(cpu));
         machine.tune(&Knobs::default());
@@ -244,13 +244,13 @@ impl<W: Witness> Machine<W> {
             let group = group as u32;
             if of.rows > 0 && !of.forked {
                 let at = EPOCH + of.start.as_nanos();
-                self.agenda.add(at, Plan::Birth { group, row: 0 });
+                self.event_queue.add(at, Plan::Birth { group, row: 0 });
             }
             if let Some(stop) = of.stop {
-                self.agenda.add(EPOCH + stop.as_nanos(), Plan::Death { group });
+                self.event_queue.add(EPOCH + stop.as_nanos(), Plan::Death { group });
             }
         }
-        self.agenda.add(EPOCH + HEARTBEAT, Plan::Heartbeat);
+        self.event_queue.add(EPOCH + HEARTBEAT, Plan::Heartbeat);
         self.plan_faults();
     }
 
@@ -258,7 +258,7 @@ impl<W: Witness> Machine<W> {
     /// scheduler begins that is loaded anew.
     pub fn run<Q: Policy>(&mut self, end: Span, policy: &mut Q, renew: &mut dyn FnMut() -> Q) {
         let end = EPOCH + end.as_nanos();
-        while let Some((at, plan)) = self.agenda.pop_until(end) {
+        while let Some((at, plan)) = self.event_queue.pop_until(end) {
             self.now = self.now.max(at);
             self.counters.events += 1;
             match plan {
@@ -314,17 +314,17 @@ impl<W: Witness> Machine<W> {
     }
 
     /// Who watches it.
-    pub fn witness(&mut self) -> &mut W {
-        &mut self.witness
+    pub fn observer(&mut self) -> &mut W {
+        &mut self.observer
     }
 
     /// Who watched it.
     pub fn into_witness(self) -> W {
-        self.witness
+        self.observer
     }
 
     fn emit(&mut self, event: Event) {
-        self.witness.saw(Stamp::from_nanos(self.now), &event);
+        self.observer.saw(Stamp::from_nanos(self.now), &event);
     }
 
     fn id(&self, slot: u32) -> TaskId {

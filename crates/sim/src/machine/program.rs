@@ -6,9 +6,9 @@ use super::cpu::Prev;
 use super::kernel::Wake;
 use super::state::{Task, Where};
 use super::{EPOCH, Machine, NO_SLOT, PID_FIRST, Plan};
+use crate::observer::{Event, Left, Observer};
 use crate::random::Random;
 use crate::topology::Mask;
-use crate::witness::{Event, Left, Witness};
 use crate::workload::{Place, Step, weight_of_nice};
 use alloc::collections::VecDeque;
 use pandemonium_engine::task::Pid;
@@ -18,13 +18,13 @@ use pandemonium_engine::time::Span;
 /// never end.
 const STEPS_MAX: u32 = 64;
 
-impl<W: Witness> Machine<W> {
+impl<W: Observer> Machine<W> {
     /// A row of a group begins, and the next one is planned.
     pub(super) fn birth(&mut self, group: u32, row: u32) {
         let of = &self.workload.groups[group as usize];
         let (seats, spread, rows) = (of.row, of.spread.as_nanos(), of.rows);
         if row + 1 < rows {
-            self.agenda.add(self.now + spread, Plan::Birth { group, row: row + 1 });
+            self.event_queue.add(self.now + spread, Plan::Birth { group, row: row + 1 });
         }
         // The last of a row first: whoever waits to be woken is there when he is.
         let first = self.slots_for(seats);
@@ -71,7 +71,7 @@ impl<W: Witness> Machine<W> {
         let mask = self.with_an_online_cpu(mask);
         let near = by.unwrap_or((mask.first().unwrap_or(0) + index) % cpus);
         let home = self.home_in(mask, near);
-        // By number of birth, so that the same tasks are born under every policy.
+        // By number of fork, so that the same tasks are born under every policy.
         let random = Random::derive(self.setup.seed, u64::from(group) << 32 | u64::from(index));
         let generation = self.tasks[slot as usize].generation + 1;
         self.tasks[slot as usize] = Task {
@@ -251,7 +251,7 @@ impl<W: Witness> Machine<W> {
         let task = self.task(slot);
         task.generation += 1;
         let generation = task.generation;
-        self.agenda.add(until, Plan::Timer { task: slot, generation });
+        self.event_queue.add(until, Plan::Timer { task: slot, generation });
         self.sleep(slot, cpu, Where::Timer)
     }
 
@@ -342,7 +342,7 @@ impl Task {
             left: 0,
             period: 0,
             stopped: 0,
-            stint: 0,
+            run_interval: 0,
             awake: 0,
             cpu_time: 0,
             vtime: 0,

@@ -5,18 +5,18 @@
 use super::cpu::Prev;
 use super::state::{Current, Down, Kick, Stage, Where};
 use super::{HEARTBEAT, Machine, Plan, RING, WATCHDOG};
-use crate::witness::{Event, Left, Witness};
+use crate::observer::{Event, Left, Observer};
 use pandemonium_engine::facts::CpuSet;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Placement};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{Full, Limits, MachineView, Policy, Port, round};
 
-impl<W: Witness> Machine<W> {
+impl<W: Observer> Machine<W> {
     /// The process has the CPU and will begin a round after `delay`.
     pub(super) fn begin_round(&mut self, cpu: u32, delay: u64) {
         self.scheduler.stage = Stage::Starting;
         self.scheduler.cpu = cpu;
-        self.agenda.add(self.now + delay, Plan::Round);
+        self.event_queue.add(self.now + delay, Plan::Round);
     }
 
     /// A round begins or ends.
@@ -77,7 +77,7 @@ impl<W: Witness> Machine<W> {
         });
         self.scheduler.pending = done.pending as u64;
         self.settings.tell(policy, now);
-        self.agenda.add(self.now + busy.as_nanos(), Plan::Round);
+        self.event_queue.add(self.now + busy.as_nanos(), Plan::Round);
     }
 
     /// The round's work is done: what it sent can be seen, and the process gives up the CPU.
@@ -90,7 +90,7 @@ impl<W: Witness> Machine<W> {
         }
         if let Some(until) = self.scheduler.freeze.take() {
             self.leave_cpu(cpu, Stage::Frozen);
-            self.agenda.add(until, Plan::Thaw);
+            self.event_queue.add(until, Plan::Thaw);
             return;
         }
         self.reschedule(cpu, Prev::Scheduler);
@@ -103,7 +103,7 @@ impl<W: Witness> Machine<W> {
         state.generation += 1;
         state.started = self.now;
         self.scheduler.stage = stage;
-        let (from, to) = (crate::witness::Occupant::Scheduler, crate::witness::Occupant::Idle);
+        let (from, to) = (crate::observer::Occupant::Scheduler, crate::observer::Occupant::Idle);
         self.emit(Event::Switched { cpu, from, left: Left::Slept, to });
         self.reschedule(cpu, Prev::None);
     }
@@ -134,7 +134,7 @@ impl<W: Witness> Machine<W> {
             let task = self.id(slot);
             self.emit(Event::Watchdog { task });
         }
-        self.agenda.add(now + HEARTBEAT, Plan::Heartbeat);
+        self.event_queue.add(now + HEARTBEAT, Plan::Heartbeat);
     }
 
     /// Where a decision goes: the port names an idle CPU when there may be one.
@@ -153,7 +153,7 @@ impl<W: Witness> Machine<W> {
     }
 }
 
-impl<W: Witness> Port for Machine<W> {
+impl<W: Observer> Port for Machine<W> {
     fn recv(&mut self) -> Option<Arrival> {
         let mut arrival = self.up.pop_front()?;
         arrival.facts = self.facts(arrival.pid);
@@ -191,7 +191,7 @@ impl<W: Witness> Port for Machine<W> {
     }
 }
 
-impl<W: Witness> Machine<W> {
+impl<W: Observer> Machine<W> {
     /// The kernel unloads us: what we held, it queues by itself.
     pub(super) fn unload(&mut self) {
         self.up.clear();

@@ -2,9 +2,9 @@
 
 //! What the machine remembers of tasks, CPUs, queues and the scheduler process.
 
+use crate::observer::TaskId;
 use crate::random::Random;
 use crate::topology::Mask;
-use crate::witness::TaskId;
 use alloc::collections::BTreeSet;
 use pandemonium_engine::task::{Dispatch, Pid, Tier};
 
@@ -36,11 +36,11 @@ pub(super) struct Task {
     pub random: Random,
     /// Work left of the present step, in nanoseconds of a full-speed CPU.
     pub left: u64,
-    /// When its present period began; periods are counted from its birth.
+    /// When its present period began; periods are counted from its fork.
     pub period: u64,
-    /// When it last stopped, and how long that stint was.
+    /// When it last stopped, and how long that run interval was.
     pub stopped: u64,
-    pub stint: u64,
+    pub run_interval: u64,
     /// CPU time since it last woke up.
     pub awake: u64,
     pub cpu_time: u64,

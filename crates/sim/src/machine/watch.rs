@@ -7,7 +7,7 @@
 use super::fast_path::{KICK_INTERVAL, Need, rank};
 use super::state::{Current, Where};
 use super::{Machine, Plan};
-use crate::witness::Witness;
+use crate::observer::Observer;
 use pandemonium_engine::task::{Pid, Tier};
 
 /// Who waits longer than this gets a second interrupt: `again_ns`.
@@ -37,7 +37,7 @@ pub(super) struct Watch {
     waiters: [Option<Waiter>; WATCHED],
 }
 
-impl<W: Witness> Machine<W> {
+impl<W: Observer> Machine<W> {
     fn arm(&mut self, cpu: u32, at: u64) {
         let watch = &mut self.watches[cpu as usize];
         if watch.armed != 0 && watch.armed <= at {
@@ -45,7 +45,7 @@ impl<W: Witness> Machine<W> {
         }
         watch.armed = at.max(self.now + SOON);
         let at = watch.armed;
-        self.agenda.add(at, Plan::Patrol { cpu });
+        self.event_queue.add(at, Plan::Patrol { cpu });
     }
 
     /// Keeps an eye on a task that went up to user space and for which nobody was interrupted.
@@ -80,7 +80,7 @@ impl<W: Witness> Machine<W> {
             return;
         }
         let task = &self.tasks[slot as usize];
-        let will_sleep = task.woken > task.stopped && task.stint < slice / 4;
+        let will_sleep = task.woken > task.stopped && task.run_interval < slice / 4;
         if !will_sleep && self.somebody_waits(cpu) {
             self.arm(cpu, end);
         }

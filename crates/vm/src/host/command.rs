@@ -20,8 +20,8 @@ pub fn output(command: &mut Command) -> Result<String> {
         .output()
         .with_context(|| format!("cannot run {}", describe(command)))?;
     if !status.success() {
-        let complaint = last_lines(&String::from_utf8_lossy(&stderr), QUOTED_LINES);
-        bail!("{} failed ({status}): {complaint}", describe(command));
+        let violation = last_lines(&String::from_utf8_lossy(&stderr), QUOTED_LINES);
+        bail!("{} failed ({status}): {violation}", describe(command));
     }
     Ok(String::from_utf8_lossy(&stdout).into_owned())
 }

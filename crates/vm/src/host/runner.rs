@@ -118,7 +118,7 @@ impl Boot<'_> {
         let heard = self.listen(&guest, start, listener);
         guest.end(matches!(heard, Heard::Verdict(_)));
         progress::clear();
-        let complaints = fs::read_to_string(&complaints_path).unwrap_or_default();
+        let violations = fs::read_to_string(&complaints_path).unwrap_or_default();
         let _ = fs::remove_file(&complaints_path);
         let console = Console::read(&console_path);
         for fault in console.known_faults() {
@@ -133,9 +133,9 @@ impl Boot<'_> {
                 Some(line) => Outcome::Complained(format!("the kernel complained: {line}")),
                 None => Outcome::Passed,
             },
-            Heard::End if complaints.trim().is_empty() => Outcome::GuestDied(console.last_words()),
+            Heard::End if violations.trim().is_empty() => Outcome::GuestDied(console.last_words()),
             Heard::End => {
-                Outcome::GuestDied(format!("QEMU: {}", command::last_lines(&complaints, 3)))
+                Outcome::GuestDied(format!("QEMU: {}", command::last_lines(&violations, 3)))
             }
             Heard::TooLate(doing) => {
                 let reason =
@@ -160,7 +160,7 @@ impl Boot<'_> {
     fn start(
         &self,
         console: &std::path::Path,
-        complaints: &std::path::Path,
+        violations: &std::path::Path,
     ) -> Result<RunningGuest> {
         let orders = Orders {
             scenario: self.scenario.name.into(),
@@ -177,9 +177,9 @@ impl Boot<'_> {
             arguments: &orders.to_arguments(),
             console,
         });
-        let complaints =
-            File::create(complaints).context("creating a file for QEMU's complaints")?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(complaints);
+        let violations =
+            File::create(violations).context("creating a file for QEMU's complaints")?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(violations);
         // A harness that is killed takes its guest along.
         command::die_with_us(&mut command, libc::SIGKILL);
         let seat = match self.mode {

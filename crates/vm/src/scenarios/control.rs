@@ -48,10 +48,10 @@ pub fn ask(guest: &Guest, arguments: &[&str]) -> Result<String> {
         let _ = child.kill();
         bail!("{what}: no answer within {} s", LIMIT.as_secs());
     };
-    let (mut said, mut complaint) = (String::new(), String::new());
+    let (mut said, mut violation) = (String::new(), String::new());
     child.stdout.take().context("stdout is piped")?.read_to_string(&mut said)?;
-    child.stderr.take().context("stderr is piped")?.read_to_string(&mut complaint)?;
-    ensure!(status.success(), "{what}: {status}, saying: {complaint}");
+    child.stderr.take().context("stderr is piped")?.read_to_string(&mut violation)?;
+    ensure!(status.success(), "{what}: {status}, saying: {violation}");
     Ok(said)
 }
 

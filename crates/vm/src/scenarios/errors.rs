@@ -91,9 +91,9 @@ pub fn expect_refusal(what: &str, command: &mut Command, code: i32, parts: &[&st
         let _ = child.kill();
         bail!("{what}: not refused, still running after {} s", LIMIT.as_secs());
     };
-    let mut complaint = String::new();
-    child.stderr.take().context("stderr is piped")?.read_to_string(&mut complaint)?;
-    let sentence = complaint.trim();
+    let mut violation = String::new();
+    child.stderr.take().context("stderr is piped")?.read_to_string(&mut violation)?;
+    let sentence = violation.trim();
     report::note(format!("{what}: {sentence}"));
     ensure!(
         status.code() == Some(code),

@@ -44,7 +44,7 @@ const PARTS: [(&str, &str, &str, Option<&str>); 6] = [
     ("asking", "fp_kick", "cannot interrupt a CPU", Some("nr_kicks_asked")),
 ];
 
-/// Work that uses every part: sleepers among hogs, births, programs that begin.
+/// Work that uses every part: sleepers among hogs, forks, programs that begin.
 fn load(guest: &Guest) -> Result<Load> {
     let some = [
         Kind::Periodic { period_us: 5_000 },

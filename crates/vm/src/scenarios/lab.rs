@@ -119,8 +119,8 @@ fn small(guest: &Guest) -> Result<()> {
         "one failure for each number of CPUs was expected, not {words:?}"
     );
     expect_untouched(guest)?;
-    let complaints = (said.contains("left"), said.contains("iteration 2 of 2"));
-    ensure!(complaints == (true, true), "the progress does not say how far it is: {said}");
+    let violations = (said.contains("left"), said.contains("iteration 2 of 2"));
+    ensure!(violations == (true, true), "the progress does not say how far it is: {said}");
     Ok(())
 }
 
@@ -171,8 +171,8 @@ fn verdicts(guest: &Guest, seed: &str, with: &[&str]) -> Result<Vec<Said>> {
     let path = path.to_str().context("the results have a plain name")?;
     let words = ["bench", "report", path, "--json", "--beside", &guest.orders.scheduler];
     let output = scheduler::command(guest, &words).output().context("reporting")?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "the report: {}: {complaint}", output.status);
+    let violation = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "the report: {}: {violation}", output.status);
     let report: Value = serde_json::from_slice(&output.stdout).context("the report is no JSON")?;
     fs::remove_dir_all(OUTPUT).context("removing the results")?;
     let rows = report["rows"].as_array().context("the report has rows")?;

@@ -28,7 +28,7 @@ pub const ALL: &[Scenario] = &[
         cpus: Some(1),
         exact: true,
         once: true,
-        run: famine,
+        run: batch_starvation,
         ..USUAL
     },
 ];
@@ -52,7 +52,7 @@ fn launches(guest: &Guest) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-fn famine(guest: &Guest) -> Result<()> {
+fn batch_starvation(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &[])?;
     let [wake, ipc] = [measure("wake", "1")?, measure("ipc", "4")?];
     let [usual, beside] = [figure(&wake, "work")?, figure(&ipc, "work")?];

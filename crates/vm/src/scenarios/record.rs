@@ -99,9 +99,9 @@ fn lab(arguments: &[&str], code: Option<i32>) -> Result<String> {
     };
     let output = output.context("waiting for the lab")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complaint = String::from_utf8_lossy(&output.stderr);
+    let violation = String::from_utf8_lossy(&output.stderr);
     let right = code.is_none_or(|code| output.status.code() == Some(code));
-    ensure!(right, "pandemonium_lab {what}: {}, saying: {said} {complaint}", output.status);
+    ensure!(right, "pandemonium_lab {what}: {}, saying: {said} {violation}", output.status);
     Ok(said)
 }
 

@@ -277,29 +277,29 @@ pub enum Event {
 }
 
 /// Watches a machine.
-pub trait Witness {
+pub trait Observer {
     /// Something happened.
     fn saw(&mut self, now: Stamp, event: &Event);
 }
 
-impl Witness for () {
+impl Observer for () {
     fn saw(&mut self, _now: Stamp, _event: &Event) {}
 }
 
-impl<W: Witness + ?Sized> Witness for &mut W {
+impl<W: Observer + ?Sized> Observer for &mut W {
     fn saw(&mut self, now: Stamp, event: &Event) {
         (**self).saw(now, event);
     }
 }
 
-impl<A: Witness, B: Witness> Witness for (A, B) {
+impl<A: Observer, B: Observer> Observer for (A, B) {
     fn saw(&mut self, now: Stamp, event: &Event) {
         self.0.saw(now, event);
         self.1.saw(now, event);
     }
 }
 
-impl<A: Witness, B: Witness, C: Witness> Witness for (A, B, C) {
+impl<A: Observer, B: Observer, C: Observer> Observer for (A, B, C) {
     fn saw(&mut self, now: Stamp, event: &Event) {
         self.0.saw(now, event);
         self.1.saw(now, event);
@@ -307,10 +307,10 @@ impl<A: Witness, B: Witness, C: Witness> Witness for (A, B, C) {
     }
 }
 
-impl<W: Witness> Witness for Option<W> {
+impl<W: Observer> Observer for Option<W> {
     fn saw(&mut self, now: Stamp, event: &Event) {
-        if let Some(witness) = self {
-            witness.saw(now, event);
+        if let Some(observer) = self {
+            observer.saw(now, event);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 /// One question at a time, and the newest answer. The worker looks at one number a round, and
 /// never waits: an answer that is read while it is written is read again.
 #[repr(C)]
-pub struct Inquiry {
+pub struct Query {
     number: AtomicU64,
     pid: AtomicU64,
     over_ns: AtomicU64,
@@ -29,7 +29,7 @@ pub struct Question {
     pub over: Span,
 }
 
-impl Inquiry {
+impl Query {
     /// Asks, and returns the number that the answer will bear. Callers take turns.
     pub fn ask(&self, question: Question) -> u64 {
         self.pid.store(question.pid.as_raw() as u64, Ordering::Relaxed);
@@ -80,19 +80,19 @@ mod tests {
     fn a_question_is_seen_once_and_an_answer_is_whole_or_none() {
         let shared = Shared::create().unwrap();
         let (mut seen, pid) = (0, Pid::new(77).unwrap());
-        assert_eq!(shared.inquiry.newer(&mut seen), None);
+        assert_eq!(shared.query.newer(&mut seen), None);
         let question = Question { pid, over: Span::from_millis(5) };
-        assert_eq!(shared.inquiry.ask(question), 1);
-        assert_eq!(shared.inquiry.newer(&mut seen), Some(question));
-        assert_eq!(shared.inquiry.newer(&mut seen), None);
-        assert!(shared.inquiry.answered().is_none());
+        assert_eq!(shared.query.ask(question), 1);
+        assert_eq!(shared.query.newer(&mut seen), Some(question));
+        assert_eq!(shared.query.newer(&mut seen), None);
+        assert!(shared.query.answered().is_none());
         let answer = Answer { number: 1, pid: Some(pid), ..Answer::default() };
-        shared.inquiry.answer(&answer);
-        assert_eq!(shared.inquiry.answered(), Some(answer));
+        shared.query.answer(&answer);
+        assert_eq!(shared.query.answered(), Some(answer));
         // As a worker leaves it that is killed in between; the next one mends it.
-        shared.inquiry.seq.fetch_add(1, Ordering::Relaxed);
-        assert!(shared.inquiry.answered().is_none());
-        shared.inquiry.answer(&answer);
-        assert_eq!(shared.inquiry.answered(), Some(answer));
+        shared.query.seq.fetch_add(1, Ordering::Relaxed);
+        assert!(shared.query.answered().is_none());
+        shared.query.answer(&answer);
+        assert_eq!(shared.query.answered(), Some(answer));
     }
 }

@@ -79,15 +79,15 @@ impl PartialOrd for Entry {
 
 /// All plans.
 #[derive(Default)]
-pub struct Agenda {
+pub struct EventQueue {
     heap: BinaryHeap<Entry>,
     order: u64,
 }
 
-impl Agenda {
+impl EventQueue {
     /// An empty one with room for so many plans.
-    pub fn with_capacity(plans: usize) -> Agenda {
-        Agenda { heap: BinaryHeap::with_capacity(plans), order: 0 }
+    pub fn with_capacity(plans: usize) -> EventQueue {
+        EventQueue { heap: BinaryHeap::with_capacity(plans), order: 0 }
     }
 
     /// Plans something for the time `at`, in nanoseconds.
@@ -111,12 +111,12 @@ mod tests {
 
     #[test]
     fn plans_come_in_order_of_time_and_then_of_planning() {
-        let mut agenda = Agenda::with_capacity(4);
-        agenda.add(5, Plan::Kick { cpu: 1 });
-        agenda.add(3, Plan::Kick { cpu: 2 });
-        agenda.add(5, Plan::Kick { cpu: 3 });
-        assert_eq!(agenda.pop_until(2), None);
-        let order = core::iter::from_fn(|| agenda.pop_until(5)).map(|(at, plan)| match plan {
+        let mut event_queue = EventQueue::with_capacity(4);
+        event_queue.add(5, Plan::Kick { cpu: 1 });
+        event_queue.add(3, Plan::Kick { cpu: 2 });
+        event_queue.add(5, Plan::Kick { cpu: 3 });
+        assert_eq!(event_queue.pop_until(2), None);
+        let order = core::iter::from_fn(|| event_queue.pop_until(5)).map(|(at, plan)| match plan {
             Plan::Kick { cpu } => (at, cpu),
             _ => (at, 0),
         });

@@ -103,27 +103,27 @@ pub struct Row<'a> {
 
 /// The row. All counts, so a later row is nowhere below an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tally([u64; WORDS]);
+pub struct FastPathCounters([u64; WORDS]);
 
-impl Default for Tally {
+impl Default for FastPathCounters {
     fn default() -> Self {
-        Tally([0; WORDS])
+        FastPathCounters([0; WORDS])
     }
 }
 
-impl Tally {
+impl FastPathCounters {
     /// Adds what one CPU has counted.
     pub fn add(&mut self, row: &Row) {
         let coarse = row.latency.iter().flatten().chain(row.sleep);
         let fine = row.waits.iter().flatten();
         self.sum(0, coarse.chain(row.l2_hits).chain(row.l2_misses).chain(fine));
         self.sum(EVENTS, row.events.iter());
-        self.sum(Tally::stage_at(Stage::Running), row.starts.iter());
+        self.sum(FastPathCounters::stage_at(Stage::Running), row.starts.iter());
     }
 
     /// Adds what user space has counted.
     pub fn add_stage(&mut self, stage: Stage, times: &Fine) {
-        self.sum(Tally::stage_at(stage), times.counts.iter());
+        self.sum(FastPathCounters::stage_at(stage), times.counts.iter());
     }
 
     fn sum<'a>(&mut self, from: usize, counts: impl Iterator<Item = &'a u64>) {
@@ -135,13 +135,13 @@ impl Tally {
     }
 
     /// What was counted since an earlier row.
-    pub fn since(&self, earlier: &Tally) -> Tally {
-        Tally(array::from_fn(|i| self.0[i].saturating_sub(earlier.0[i])))
+    pub fn since(&self, earlier: &FastPathCounters) -> FastPathCounters {
+        FastPathCounters(array::from_fn(|i| self.0[i].saturating_sub(earlier.0[i])))
     }
 
     /// Both together.
-    pub fn plus(&self, other: &Tally) -> Tally {
-        Tally(array::from_fn(|i| self.0[i].saturating_add(other.0[i])))
+    pub fn plus(&self, other: &FastPathCounters) -> FastPathCounters {
+        FastPathCounters(array::from_fn(|i| self.0[i].saturating_add(other.0[i])))
     }
 
     /// Whether nothing was counted.
@@ -168,7 +168,7 @@ impl Tally {
 
     /// How long a stage of a decision's way took.
     pub fn stage(&self, stage: Stage) -> Fine {
-        let from = Tally::stage_at(stage);
+        let from = FastPathCounters::stage_at(stage);
         Fine { counts: array::from_fn(|i| self.0[from + i]) }
     }
 
@@ -202,13 +202,16 @@ pub struct TallyCells([AtomicU64; WORDS]);
 
 impl TallyCells {
     /// Reads all cells.
-    pub fn read(&self) -> Tally {
-        Tally(array::from_fn(|i| self.0[i].load(Ordering::Relaxed)))
+    pub fn read(&self) -> FastPathCounters {
+        FastPathCounters(array::from_fn(|i| self.0[i].load(Ordering::Relaxed)))
     }
 
     /// Writes all cells.
-    pub fn write(&self, tally: &Tally) {
-        self.0.iter().zip(tally.0).for_each(|(cell, count)| cell.store(count, Ordering::Relaxed));
+    pub fn write(&self, fast_path_counters: &FastPathCounters) {
+        self.0
+            .iter()
+            .zip(fast_path_counters.0)
+            .for_each(|(cell, count)| cell.store(count, Ordering::Relaxed));
     }
 }
 
@@ -218,15 +221,20 @@ pub mod tests {
     use pandemonium_engine::time::Span;
 
     /// A row with so many waits of one length and so many sleeps.
-    pub fn tally(tier: Tier, waits: u64, wait: Span, sleeps: (u64, Span)) -> Tally {
+    pub fn fast_path_counters(
+        tier: Tier,
+        waits: u64,
+        wait: Span,
+        sleeps: (u64, Span),
+    ) -> FastPathCounters {
         let (mut latency, mut sleep) = ([[0; BUCKETS]; TIERS], Sleeps::default());
         let (mut one, mut fine) = (Latencies::default(), Fine::default());
         one.record(wait);
         fine.record(wait);
         latency[tier.index()] = one.counts.map(|count| count * waits);
         sleep.record(sleeps.1);
-        let mut tally = Tally::default();
-        tally.add(&Row {
+        let mut fast_path_counters = FastPathCounters::default();
+        fast_path_counters.add(&Row {
             latency: &latency,
             sleep: &sleep.counts.map(|count| count * sleeps.0),
             l2_hits: &[3, 0, 0],
@@ -235,13 +243,13 @@ pub mod tests {
             starts: &fine.counts,
             events: &Event::ALL.map(|event| event as u64),
         });
-        tally
+        fast_path_counters
     }
 
     #[test]
     fn each_part_is_found_where_it_was_put() {
         let ms = Span::from_millis;
-        let one = tally(Tier::Interactive, 7, ms(1), (5, ms(50)));
+        let one = fast_path_counters(Tier::Interactive, 7, ms(1), (5, ms(50)));
         assert_eq!(one.latency(Tier::Batch), Latencies::default());
         assert_eq!(one.latency(Tier::Interactive).counts[6], 7);
         assert_eq!(one.latencies().p99(), ms(1));
@@ -254,7 +262,7 @@ pub mod tests {
         let events = Event::ALL.map(|event| one.events(event));
         assert_eq!(events, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
         assert_eq!(one.kicks(), 1 + 5 + 6 + 8 + 9 + 10);
-        let two = one.plus(&tally(Tier::LatCritical, 1, ms(20), (1, ms(500))));
+        let two = one.plus(&fast_path_counters(Tier::LatCritical, 1, ms(20), (1, ms(500))));
         assert_eq!(two.since(&one).latency(Tier::LatCritical).counts[10], 1);
         assert_eq!(two.since(&one).sleeps().counts, [0, 0, 0, 1]);
         assert!(one.since(&two).is_empty() && !one.is_empty());

@@ -21,26 +21,26 @@ const SINCE_MAX: Span = Span::from_millis(1_024);
 /// Batch starves if it gets less than a fair share divided by this. Chosen: who is urgent may have
 /// most of the machine for as long as something remains.
 const STARVED: u64 = 8;
-/// From a fair share divided by this on a task hoards, and until it takes half of that. Chosen:
+/// From a fair share divided by this on a task uses more than its share, and until it takes half of that. Chosen:
 /// together, four of them take a fair share.
 const HOARD: u64 = 4;
 
 /// What all Batch tasks got, and what they waited for, since a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Famine {
+pub struct BatchStarvation {
     cpus: u64,
     began: Stamp,
     ran: Span,
     waited: Span,
-    /// Whether the window before this one was one of famine, and how many wanted a CPU then.
+    /// Whether the window before this one was one of Batch starvation, and how many wanted a CPU then.
     starves: bool,
     crowd: u64,
 }
 
-impl Famine {
-    pub fn new(cpus: u32) -> Famine {
+impl BatchStarvation {
+    pub fn new(cpus: u32) -> BatchStarvation {
         let cpus = cpus.into();
-        Famine {
+        BatchStarvation {
             cpus,
             began: Stamp::default(),
             ran: Span::ZERO,
@@ -71,7 +71,7 @@ impl Famine {
     fn judge(&mut self, length: Span) {
         let wanted = self.ran + self.waited;
         self.crowd = self.cpus + wanted.as_nanos() / length.as_nanos().max(1);
-        // Less waiting than that is no famine, however little was run.
+        // Less waiting than that is no Batch starvation, however little was run.
         let long = self.waited >= WINDOW.scale(1, 2);
         self.starves = long && !self.exceeds(self.ran.as_nanos(), wanted.as_nanos(), STARVED);
     }
@@ -87,9 +87,9 @@ impl Famine {
         self.starves && now.since(self.began) < WINDOW.scale(2, 1)
     }
 
-    /// Whether a task that takes `taken` of `whole`, a CPU's time, hoards; `before` is what this
+    /// Whether a task that takes `taken` of `whole`, a CPU's time, uses more than its share; `before` is what this
     /// was the last time.
-    pub fn hoards(&self, now: Stamp, before: bool, (taken, whole): (u64, u64)) -> bool {
+    pub fn over_share(&self, now: Stamp, before: bool, (taken, whole): (u64, u64)) -> bool {
         let parts = if before { 2 * HOARD } else { HOARD };
         (before || self.active(now)) && self.exceeds(taken, whole, parts)
     }
@@ -105,17 +105,17 @@ mod tests {
         Stamp::from_nanos((1 << 40) + ms * 1_000_000)
     }
 
-    fn lost_cpu(famine: &mut Famine, ms: u64, since: Span, ran: Span) {
-        famine.on_message(at(ms), Tier::Batch, Cause::Requeue, since, ran);
+    fn lost_cpu(batch_starvation: &mut BatchStarvation, ms: u64, since: Span, ran: Span) {
+        batch_starvation.on_message(at(ms), Tier::Batch, Cause::Requeue, since, ran);
     }
 
     /// A second on one CPU in which a Batch task runs for so long out of every 20 ms.
-    fn second_of(ran: Span) -> Famine {
-        let mut famine = Famine::new(1);
+    fn second_of(ran: Span) -> BatchStarvation {
+        let mut batch_starvation = BatchStarvation::new(1);
         for turn in 0..50 {
-            lost_cpu(&mut famine, turn * 20, Span::from_millis(20), ran);
+            lost_cpu(&mut batch_starvation, turn * 20, Span::from_millis(20), ran);
         }
-        famine
+        batch_starvation
     }
 
     #[test]
@@ -128,63 +128,75 @@ mod tests {
 
     #[test]
     fn waits_for_a_moment_are_no_famine() {
-        let mut famine = Famine::new(1);
+        let mut batch_starvation = BatchStarvation::new(1);
         for turn in 0..50 {
-            lost_cpu(&mut famine, turn * 20, Span::from_millis(1), Span::ZERO);
+            lost_cpu(&mut batch_starvation, turn * 20, Span::from_millis(1), Span::ZERO);
         }
-        assert!(!famine.active(at(1_000)));
+        assert!(!batch_starvation.active(at(1_000)));
     }
 
     #[test]
     fn who_is_urgent_or_has_slept_does_not_starve() {
-        let mut famine = Famine::new(1);
+        let mut batch_starvation = BatchStarvation::new(1);
         let since = Span::from_millis(20);
         for turn in 0..50 {
-            famine.on_message(at(turn * 20), Tier::Interactive, Cause::Requeue, since, Span::ZERO);
-            famine.on_message(at(turn * 20), Tier::Batch, Cause::Wakeup, since, Span::ZERO);
+            batch_starvation.on_message(
+                at(turn * 20),
+                Tier::Interactive,
+                Cause::Requeue,
+                since,
+                Span::ZERO,
+            );
+            batch_starvation.on_message(
+                at(turn * 20),
+                Tier::Batch,
+                Cause::Wakeup,
+                since,
+                Span::ZERO,
+            );
         }
-        assert!(!famine.active(at(1_000)));
+        assert!(!batch_starvation.active(at(1_000)));
     }
 
     #[test]
     fn a_crowd_of_hogs_is_no_famine() {
-        let mut famine = Famine::new(2);
+        let mut batch_starvation = BatchStarvation::new(2);
         for turn in 0..1_000 {
-            lost_cpu(&mut famine, turn * 2, Span::from_millis(128), Span::from_millis(4));
+            lost_cpu(&mut batch_starvation, turn * 2, Span::from_millis(128), Span::from_millis(4));
         }
-        assert!(!famine.active(at(2_000)));
+        assert!(!batch_starvation.active(at(2_000)));
     }
 
     #[test]
     fn a_hog_that_ran_alone_for_years_is_no_crowd() {
-        let mut famine = second_of(Span::ZERO);
+        let mut batch_starvation = second_of(Span::ZERO);
         let years = Span::from_millis(100_000_000_000);
-        lost_cpu(&mut famine, 1_000, years, years);
-        lost_cpu(&mut famine, 1_300, Span::ZERO, Span::ZERO);
-        assert!(famine.crowd < 8, "{famine:?}");
+        lost_cpu(&mut batch_starvation, 1_000, years, years);
+        lost_cpu(&mut batch_starvation, 1_300, Span::ZERO, Span::ZERO);
+        assert!(batch_starvation.crowd < 8, "{batch_starvation:?}");
     }
 
     #[test]
     fn a_famine_ends_with_the_last_batch_task() {
-        let famine = second_of(Span::ZERO);
-        assert!(famine.active(at(1_000)));
-        assert!(!famine.active(at(2_000)));
+        let batch_starvation = second_of(Span::ZERO);
+        assert!(batch_starvation.active(at(1_000)));
+        assert!(!batch_starvation.active(at(2_000)));
     }
 
     #[test]
     fn who_takes_little_does_not_hoard() {
-        let famine = second_of(Span::ZERO);
+        let batch_starvation = second_of(Span::ZERO);
         let now = at(1_000);
-        assert!(famine.hoards(now, false, HALF));
-        assert!(!famine.hoards(now, false, (1, 9)));
-        assert!(famine.hoards(now, true, (1, 9)));
-        assert!(!famine.hoards(now, true, (1, 17)));
+        assert!(batch_starvation.over_share(now, false, HALF));
+        assert!(!batch_starvation.over_share(now, false, (1, 9)));
+        assert!(batch_starvation.over_share(now, true, (1, 9)));
+        assert!(!batch_starvation.over_share(now, true, (1, 17)));
     }
 
     #[test]
     fn without_famine_nobody_begins_to_hoard() {
-        let famine = second_of(Span::from_millis(10));
-        assert!(!famine.hoards(at(1_000), false, HALF));
-        assert!(famine.hoards(at(1_000), true, HALF));
+        let batch_starvation = second_of(Span::from_millis(10));
+        assert!(!batch_starvation.over_share(at(1_000), false, HALF));
+        assert!(batch_starvation.over_share(at(1_000), true, HALF));
     }
 }

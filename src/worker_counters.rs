@@ -4,8 +4,8 @@
 
 use super::backend::KernelPort;
 use super::fast_path::State;
+use super::fast_path_counters::FastPathCounters;
 use super::shared::{Numbers, Shared};
-use super::tally::Tally;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{Policy, Port, Round};
 
@@ -16,9 +16,9 @@ const SECOND: Span = Span::from_millis(1_000);
 const TALLY: Span = Span::from_millis(250);
 
 /// Counts over the life of this worker, on top of what earlier workers had counted.
-pub struct Books {
+pub struct WorkerCounters {
     before: Numbers,
-    tally_before: Tally,
+    tally_before: FastPathCounters,
     total: Numbers,
     renewed: Stamp,
     tallied: Stamp,
@@ -31,13 +31,13 @@ pub struct Books {
     gap: Span,
 }
 
-impl Books {
+impl WorkerCounters {
     /// Goes on where the worker before this one ended. Nothing has been decided since `loading`.
-    pub fn open(shared: &Shared, loading: Stamp, now: Stamp, fast_path: State) -> Books {
+    pub fn open(shared: &Shared, loading: Stamp, now: Stamp, fast_path: State) -> WorkerCounters {
         let before = shared.board.read();
-        Books {
+        WorkerCounters {
             before,
-            tally_before: shared.tally.read(),
+            tally_before: shared.fast_path_counters.read(),
             total: Numbers { fast_path: fast_path.to_word(), ..before },
             renewed: now,
             tallied: now,
@@ -102,8 +102,8 @@ impl Books {
         }
         if now.since(self.tallied) >= TALLY {
             self.tallied = now;
-            if let Some(tally) = port.tally() {
-                shared.tally.write(&self.tally_before.plus(&tally));
+            if let Some(fast_path_counters) = port.fast_path_counters() {
+                shared.fast_path_counters.write(&self.tally_before.plus(&fast_path_counters));
             }
         }
         shared.board.write(&self.total);

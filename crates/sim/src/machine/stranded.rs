@@ -6,7 +6,7 @@ use super::Machine;
 use super::fast_path::{SCAN, rank};
 use super::state::Where;
 use super::watch::Waiter;
-use crate::witness::Witness;
+use crate::observer::Observer;
 use pandemonium_engine::task::{Dispatch, Tier};
 
 /// Decisions that are looked after: `FP_ROUND`.
@@ -14,7 +14,7 @@ const ROUND: usize = 8;
 /// A task that was left over is looked at after this: `left_over_ns`.
 const LEFT_OVER: u64 = 100_000;
 
-impl<W: Witness> Machine<W> {
+impl<W: Observer> Machine<W> {
     /// The policy has decided for a task, which shall not be left waiting when the round is over.
     pub(super) fn look_after(&mut self, dispatch: &Dispatch) {
         if !self.setup.fast_path || dispatch.tier == Tier::Batch {
