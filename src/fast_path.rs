@@ -18,10 +18,10 @@ use anyhow::{Context, Result, bail, ensure};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, ProgramType, libbpf_sys};
 use pandemonium_engine::facts::{CpuSet, Facts};
+use pandemonium_engine::fine::Fine;
 use pandemonium_engine::task::{CpuId, Pid, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::topology::{CpuMask, Topology};
-use pandemonium_policies::control::fine::Fine;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 

@@ -3,9 +3,9 @@
 //! What the fast path counts by length of time and by cache, as one row of numbers, so that it can
 //! be shared, added up and compared with an earlier one.
 
+use pandemonium_engine::fine::Fine;
+use pandemonium_engine::histogram::{Latencies, Sleeps};
 use pandemonium_engine::task::Tier;
-use pandemonium_policies::control::fine::Fine;
-use pandemonium_policies::control::histogram::{Latencies, Sleeps};
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is demanded of a scheduler, from a TOML file, and by how much it is missed.
+//! Bars: required values for the figures of a scheduler, read from a TOML file, and by how much each
+//! is missed.
 
 use super::digest::{Digest, Row, show};
 use super::results::{self, KERNEL};
@@ -15,35 +16,36 @@ struct File {
     bar: Vec<Bar>,
 }
 
-/// One line of demands; crates/bench/bars.toml explains the words.
+/// One required value. crates/bench/bars.toml explains the fields.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Bar {
+struct Bar {
     phase: String,
     figure: String,
-    /// On so many CPUs; on any if there is none.
+    /// Numbers of CPUs for which it holds; empty means all.
     #[serde(default)]
     cpus: Vec<u32>,
     demand: Demand,
-    /// The worst iteration is judged, not the median.
+    /// Judge the worst iteration, not the median.
     #[serde(default)]
     every: bool,
 }
 
-/// What a figure must be, as `ratio <= 0.10`.
+/// What a figure must be, such as `ratio <= 0.10`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 struct Demand {
-    /// The figure by the first scheduler's, not the figure itself.
+    /// Judge the ratio to the first scheduler's figure, not the figure itself.
     ratio: bool,
-    must: Must,
+    bound: Bound,
 }
 
+/// The bound of a demand.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Must {
+enum Bound {
     AtMost(f64),
     AtLeast(f64),
-    /// Within such a share.
+    /// Within this share of a value.
     Near(f64, f64),
 }
 
@@ -58,57 +60,59 @@ impl TryFrom<String> for Demand {
         };
         let number = |word: &str| match word.parse::<f64>() {
             Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
-            _ => Err(anyhow!("{word:?} in {text:?} is no number from 0 on")),
+            _ => Err(anyhow!("{word:?} in {text:?} is not a number of at least 0")),
         };
-        let must = match words {
-            ["<=", most] => Must::AtMost(number(most)?),
-            [">=", least] => Must::AtLeast(number(least)?),
+        let bound = match words {
+            ["<=", most] => Bound::AtMost(number(most)?),
+            [">=", least] => Bound::AtLeast(number(least)?),
             ["near", wanted, "within", percent, "%"] => {
-                Must::Near(number(wanted)?, number(percent)? / 100.0)
+                Bound::Near(number(wanted)?, number(percent)? / 100.0)
             }
             _ => bail!(
                 "{text:?} is no demand: it is one of \"<= 4\", \">= 0.95\" and \"near 3.06 within \
                  10 %\", perhaps with \"ratio\" before it"
             ),
         };
-        Ok(Demand { ratio, must })
+        Ok(Demand { ratio, bound })
     }
 }
 
 impl Demand {
+    /// The demand as a cell of the table.
     fn show(self) -> String {
         let ratio = if self.ratio { "x " } else { "" };
-        match self.must {
-            Must::AtMost(most) => format!("{ratio}<= {most}"),
-            Must::AtLeast(least) => format!("{ratio}>= {least}"),
-            Must::Near(wanted, share) => format!("{ratio}{wanted} +- {} %", show(share * 100.0)),
+        match self.bound {
+            Bound::AtMost(most) => format!("{ratio}<= {most}"),
+            Bound::AtLeast(least) => format!("{ratio}>= {least}"),
+            Bound::Near(wanted, share) => format!("{ratio}{wanted} +- {} %", show(share * 100.0)),
         }
     }
 
-    /// By which part of the bar it is missed, or by which number where the bar is zero; not above
-    /// 0 if it is met.
+    /// By which share of the bound the value misses it, or by how much if the bound is zero. At most
+    /// 0 if the bar is met.
     fn missed_by(self, value: f64) -> f64 {
         let above = |bar: f64| if bar == 0.0 { value } else { (value - bar) / bar };
-        match self.must {
-            Must::AtMost(most) => above(most),
-            Must::AtLeast(least) => -above(least),
-            Must::Near(wanted, share) => above(wanted).abs() - share,
+        match self.bound {
+            Bound::AtMost(most) => above(most),
+            Bound::AtLeast(least) => -above(least),
+            Bound::Near(wanted, share) => above(wanted).abs() - share,
         }
     }
 }
 
-/// How a scheduler did.
-pub struct Judged {
+/// Which bars a scheduler meets.
+pub struct BarResults {
     pub scheduler: String,
     base: String,
     lines: Vec<Line>,
 }
 
+/// One bar for one number of CPUs.
 struct Line {
     title: String,
     demand: Demand,
-    kernel: Option<f64>,
-    ours: Option<f64>,
+    base: Option<f64>,
+    value: Option<f64>,
     outcome: Outcome,
 }
 
@@ -116,12 +120,12 @@ struct Line {
 enum Outcome {
     Met,
     Missed(f64),
-    /// There is no figure, and so no proof.
+    /// The figure is missing, so the bar counts as missed.
     NotMeasured,
 }
 
-/// The bars of a file, for `scheduler` or the first that is not the kernel's own.
-pub fn judge(path: &Path, digest: &Digest, scheduler: Option<&str>) -> Result<Judged> {
+/// Judges `scheduler`, or the first that is not the kernel's, by the bars of a file.
+pub fn judge(path: &Path, digest: &Digest, scheduler: Option<&str>) -> Result<BarResults> {
     let read = || -> Result<Vec<Bar>> {
         let text = results::text(path)?;
         let file: File = toml::from_str(&text).map_err(|error| {
@@ -139,15 +143,15 @@ pub fn judge(path: &Path, digest: &Digest, scheduler: Option<&str>) -> Result<Ju
             .position(|other| other == name)
             .with_context(|| format!("no scheduler is named {name:?}: {}", known.join(", ")))?,
         None => known.iter().position(|other| other != KERNEL).context(
-            "the bars are for another scheduler than the kernel's own, and there is none",
+            "the results have no scheduler but the kernel's, for which there are no bars",
         )?,
     };
     let lines = bars.iter().flat_map(|bar| bar.judge(digest, at)).collect();
-    Ok(Judged { scheduler: known[at].clone(), base: known[0].clone(), lines })
+    Ok(BarResults { scheduler: known[at].clone(), base: known[0].clone(), lines })
 }
 
 impl Bar {
-    /// One line for each number of CPUs that was measured, or one that says that none was.
+    /// One line for each number of CPUs that was measured, or one line if the phase was not.
     fn judge(&self, digest: &Digest, at: usize) -> Vec<Line> {
         let wanted = |cpus: u32| self.cpus.is_empty() || self.cpus.contains(&cpus);
         let groups = digest.groups.iter();
@@ -159,8 +163,8 @@ impl Bar {
             })
             .collect();
         let measured: Vec<u32> = digest.groups.iter().map(|group| group.cpus).collect();
-        let asked = self.cpus.is_empty() || self.cpus.iter().any(|cpus| measured.contains(cpus));
-        if lines.is_empty() && asked {
+        let applies = self.cpus.is_empty() || self.cpus.iter().any(|cpus| measured.contains(cpus));
+        if lines.is_empty() && applies {
             lines.push(self.line(None, None, at));
         }
         lines
@@ -169,13 +173,13 @@ impl Bar {
     fn line(&self, cpus: Option<u32>, row: Option<&Row>, at: usize) -> Line {
         let value = |at: usize| {
             let sample = &row?.cells.get(at)?.sample;
-            let lower = matches!(self.demand.must, Must::AtMost(_));
+            let lower = matches!(self.demand.bound, Bound::AtMost(_));
             let worst = if lower { sample.most() } else { sample.least() };
             (sample.count() > 0).then(|| if self.every { worst } else { sample.median() })
         };
-        let (kernel, ours) = (value(0), value(at));
-        let ratio = kernel.zip(ours).filter(|(kernel, _)| *kernel != 0.0).map(|(k, o)| o / k);
-        let judged = if self.demand.ratio { ratio } else { ours };
+        let (base, value) = (value(0), value(at));
+        let ratio = ratio(base, value);
+        let judged = if self.demand.ratio { ratio } else { value };
         let outcome = match judged.map(|value| self.demand.missed_by(value)) {
             None => Outcome::NotMeasured,
             Some(miss) if miss > 0.0 => Outcome::Missed(miss),
@@ -186,16 +190,16 @@ impl Bar {
         let label = label.split(" (").next().unwrap_or_default();
         let every = if self.every { ", worst" } else { "" };
         let title = format!("{} {label}{every}{cpus}", self.phase);
-        Line { title, demand: self.demand, kernel, ours, outcome }
+        Line { title, demand: self.demand, base, value, outcome }
     }
 }
 
 impl Line {
     fn ratio(&self) -> Option<f64> {
-        let (kernel, ours) = self.kernel.zip(self.ours)?;
-        (kernel != 0.0).then(|| ours / kernel)
+        ratio(self.base, self.value)
     }
 
+    /// The outcome as a cell of the table.
     fn word(&self) -> String {
         match self.outcome {
             Outcome::Met => "met".into(),
@@ -208,35 +212,43 @@ impl Line {
     }
 }
 
-impl Judged {
-    /// How many are not met; what was not measured is not met.
+/// `None` if a side is missing or the base is zero.
+fn ratio(base: Option<f64>, value: Option<f64>) -> Option<f64> {
+    let (base, value) = base.zip(value)?;
+    (base != 0.0).then(|| value / base)
+}
+
+impl BarResults {
+    /// How many bars are not met. A bar that was not measured is not met.
     pub fn missed(&self) -> usize {
         self.lines.iter().filter(|line| line.outcome != Outcome::Met).count()
     }
 
+    /// How many bars there are, and how many are missed.
     pub fn summary(&self) -> String {
         format!("{} bars, {} missed", self.lines.len(), self.missed())
     }
 
-    /// Title, columns and rows.
+    /// Title, columns and rows of the table.
     pub fn table(&self) -> (String, [&str; 6], Vec<Vec<String>>) {
         let columns = ["", &self.base, &self.scheduler, "x", "bar", "verdict"];
         let cell = |value: Option<f64>| value.map_or("-".into(), show);
         let row = |line: &Line| {
             let ratio = line.ratio().map_or("-".into(), |ratio| format!("{ratio:.3}"));
-            let (kernel, ours) = (cell(line.kernel), cell(line.ours));
-            vec![line.title.clone(), kernel, ours, ratio, line.demand.show(), line.word()]
+            let (base, value) = (cell(line.base), cell(line.value));
+            vec![line.title.clone(), base, value, ratio, line.demand.show(), line.word()]
         };
         let title = format!("the bars for {}", self.scheduler);
         (title, columns, self.lines.iter().map(row).collect())
     }
 
+    /// The table for programs.
     pub fn json(&self) -> Value {
         let line = |line: &Line| {
             json!({
                 "title": line.title,
-                "base": line.kernel,
-                "value": line.ours,
+                "base": line.base,
+                "value": line.value,
                 "ratio": line.ratio(),
                 "demand": line.demand.show(),
                 "met": line.outcome == Outcome::Met,
@@ -254,7 +266,7 @@ mod tests {
     use crate::fixture::{Scratch, results};
     use std::fs;
 
-    fn judged(toml: &str) -> Result<Judged> {
+    fn judged(toml: &str) -> Result<BarResults> {
         let scratch = Scratch::new();
         let path = scratch.at("bars.toml");
         fs::write(&path, toml).unwrap();
@@ -267,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_met_or_missed_by_so_much() {
+    fn a_missed_bar_says_by_how_much() {
         for (rest, word) in [
             ("figure = \"p99\"\ndemand = \"ratio <= 0.6\"", "met"),
             ("figure = \"p99\"\ndemand = \"ratio <= 0.25\"", "MISSED by 10"),
@@ -290,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_iteration_may_be_what_counts() {
+    fn every_judges_the_worst_iteration() {
         let bar = |demand: f64, every| {
             words(&format!("figure = \"p99\"\nevery = {every}\ndemand = \"<= {demand}\""))
         };
@@ -302,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_that_nobody_understands_is_refused() {
+    fn a_malformed_bar_is_refused() {
         for wrong in [
             "figure = \"p99\"\ndemand = \"< 4\"",
             "figure = \"p99\"\ndemand = \"ratio <= many\"",
@@ -318,15 +330,18 @@ mod tests {
     }
 
     #[test]
-    fn the_bars_that_are_shipped_are_understood() {
+    fn the_shipped_bars_are_valid() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("bars.toml");
         let digest = Digest::new(&results(5, 0.5, 3));
         let judged = judge(&path, &digest, Some("peer")).unwrap();
         assert!(judged.scheduler == "peer" && judged.lines.len() > 10, "{}", judged.summary());
-        assert!(judge(&path, &digest, Some("nobody")).is_err());
+        assert!(judge(&path, &digest, Some("unknown")).is_err());
         let mut alone = results(5, 0.5, 3);
         alone.schedulers.truncate(1);
         alone.runs.retain(|run| run.scheduler == KERNEL);
-        assert!(judge(&path, &Digest::new(&alone), None).is_err(), "there is nobody to judge");
+        assert!(
+            judge(&path, &Digest::new(&alone), None).is_err(),
+            "there is no scheduler to judge"
+        );
     }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The command line of `bench`.
+//! The command line.
 
 use super::run::cli::{InstallArguments, RunArguments};
 use clap::{Args, Parser, Subcommand, value_parser};
 use std::path::PathBuf;
 
-/// Measures CPU schedulers side by side, and says what differs beyond the noise.
+/// Measures CPU schedulers side by side, and reports which differences are outside the noise
 #[derive(Clone, Debug, Parser)]
 #[command(name = "pandemonium_bench", version, max_term_width = 100)]
 pub struct BenchArguments {
@@ -16,78 +16,78 @@ pub struct BenchArguments {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Measure every workload under the kernel's own scheduler, under ours, and under others
+    /// Measure every workload under the kernel's scheduler, under scx_pandemonium_user, and others
     ///
-    /// Takes CPUs away and gives them back as --cpus says, and loads one scheduler after the other:
-    /// for a machine that has nothing else to do meanwhile. Results are saved after each phase.
-    /// Exit code 0: everything was measured; 1: some failed, and the results say why; 130: a signal
-    /// ended it.
+    /// Takes CPUs offline and back online as --cpus says, and loads one scheduler after the other:
+    /// run it on a machine that is otherwise idle. Results are saved after each phase. Exit code 0:
+    /// everything was measured; 1: something failed, and the results say why; 130: a signal ended
+    /// it.
     Run(RunArguments),
-    /// Get other schedulers from crates.io, for `bench run --with`
+    /// Install other schedulers from crates.io, for `bench run --with`
     Install(InstallArguments),
-    /// Show what a results file says: tables, and which differences are outside the noise
+    /// Show a results file: tables, and which differences are outside the noise
     Report(ReportArguments),
-    /// Say which figures changed between two results files, outside the noise
+    /// Show which figures changed between two results files, outside the noise
     ///
-    /// Exit code 0: nothing got worse; 1: something did; 2: the files cannot be compared.
+    /// Exit code 0: nothing is worse; 1: something is worse; 2: the files cannot be compared.
     Diff(DiffArguments),
 }
 
 #[derive(Args, Clone, Debug)]
 pub struct ReportArguments {
-    /// What `bench run` has written
+    /// The results file that `bench run` has written
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     #[command(flatten)]
     pub format: Format,
-    /// Compare with this scheduler, not with the kernel's own
+    /// Compare with this scheduler instead of the kernel's
     #[arg(long, value_name = "NAME", conflicts_with = "bars")]
     pub beside: Option<String>,
-    /// Lay the tables out for so many columns [default: as many as the terminal has]
+    /// Width of the tables in columns [default: the width of the terminal]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
     pub width: Option<u16>,
-    /// Say which bars are met and which missed, and by how much; crates/bench/bars.toml shows how they are
-    /// written
+    /// Show which bars (required values of figures) are met and which are missed, and by how much;
+    /// crates/bench/bars.toml is an example
     #[arg(long, value_name = "FILE")]
     pub bars: Option<PathBuf>,
-    /// Whom the bars are for [default: the first that is not the kernel's own]
+    /// The scheduler that the bars are for [default: the first that is not the kernel's]
     #[arg(long, value_name = "NAME", requires = "bars")]
     pub scheduler: Option<String>,
-    /// Exit with 1 if a bar is missed
+    /// Exit with code 1 if a bar is missed
     #[arg(long, requires = "bars")]
     pub strict: bool,
-    /// Write into PATH, which is replaced, instead of the terminal
+    /// Write to the file PATH, which is replaced, instead of the terminal
     #[arg(short, long, value_name = "PATH")]
     pub out: Option<PathBuf>,
 }
 
-/// In which form; as tables for a person if none is chosen.
+/// The output format; text tables if none is chosen.
 #[derive(Args, Clone, Debug)]
 #[group(multiple = false)]
 pub struct Format {
-    /// As one HTML file that needs nothing else
+    /// Write one self-contained HTML file
     #[arg(long)]
     pub html: bool,
-    /// As comma-separated values: every figure of every iteration
+    /// Write comma-separated values: every figure of every iteration
     #[arg(long)]
     pub csv: bool,
-    /// As Prometheus text: medians, spreads and verdicts
+    /// Write Prometheus text: medians, spreads and verdicts
     #[arg(long)]
     pub prometheus: bool,
-    /// As JSON: medians, spreads and verdicts
+    /// Write JSON: medians, spreads and verdicts
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Args, Clone, Debug)]
 pub struct DiffArguments {
-    /// The results before
+    /// The results file before the change
     #[arg(value_name = "OLD")]
     pub old: PathBuf,
-    /// The results after
+    /// The results file after the change
     #[arg(value_name = "NEW")]
     pub new: PathBuf,
-    /// Look at this scheduler only; may be given several times
+    /// Compare this scheduler only; may be given several times
     #[arg(long, value_name = "NAME")]
     pub scheduler: Vec<String>,
 }

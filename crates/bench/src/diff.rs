@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `bench diff`: which figures changed between two results files, outside the noise.
+//! `bench diff`: shows which figures changed between two results files, outside the noise.
 
 use super::cli::DiffArguments;
 use super::digest::show;
 use super::results::{self, KERNEL, Results};
-use super::table::{clean, times};
+use super::words::{clean, times};
 use anyhow::{Result, bail, ensure};
 use pandemonium_host::print;
 use pandemonium_statistics::figure::{Better, Unit};
-use pandemonium_statistics::grid;
 use pandemonium_statistics::sample::Sample;
+use pandemonium_statistics::table;
 use pandemonium_statistics::verdict::{self, Pair, Verdict, Why, iterations_needed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
+/// Runs the command. The exit code is 1 if there is a regression.
 pub fn run(arguments: &DiffArguments) -> Result<ExitCode> {
     let (old, new) = (results::read(&arguments.old)?, results::read(&arguments.new)?);
     let diff = Diff::new(&old, &new, &arguments.scheduler)?;
@@ -22,7 +23,7 @@ pub fn run(arguments: &DiffArguments) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(diff.is_regression())))
 }
 
-/// Which figure: scheduler, phase, CPUs and name.
+/// Identifies a figure: scheduler, phase, number of CPUs, name.
 type Key<'a> = (&'a str, &'a str, u32, &'a str);
 
 /// One figure before and after.
@@ -35,18 +36,19 @@ struct Change<'a> {
     verdict: Verdict,
 }
 
+/// The comparison of two results files.
 struct Diff<'a> {
-    /// Of the schedulers under test.
+    /// Figures of the schedulers under test.
     changes: Vec<Change<'a>>,
-    /// Of the kernel's own, which show whether the machine is what it was.
+    /// Figures of the kernel's scheduler, which show whether the machine itself changed.
     control: Vec<Change<'a>>,
-    /// What failed only now.
+    /// Failures that only the new file has.
     broken: Vec<String>,
-    /// What differs between the machines.
+    /// Differences between the machines and versions.
     differences: Vec<String>,
-    /// The run after ended early.
+    /// The new run ended early.
     incomplete: bool,
-    /// How many figures only one of the files has.
+    /// Number of figures that only one of the files has.
     unmatched: usize,
 }
 
@@ -83,7 +85,7 @@ impl<'a> Diff<'a> {
         }
         let (mut control, mut changes): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|change| change.key.0 == KERNEL);
-        // Whoever asks for the kernel's own wants to know about that.
+        // With `--scheduler kernel`, the kernel's scheduler is under test.
         if only.iter().any(|name| name == KERNEL) {
             changes.append(&mut control);
         }
@@ -102,7 +104,8 @@ impl<'a> Diff<'a> {
         Ok(diff)
     }
 
-    /// Silence about files that could not have told anything would be taken for good news.
+    /// Refuses files in which no difference could be significant, because their empty report would be
+    /// taken for good news.
     fn check(&self) -> Result<()> {
         if !self.broken.is_empty() {
             return Ok(());
@@ -114,8 +117,8 @@ impl<'a> Diff<'a> {
         let (all, same) = (self.changes.len(), self.changes.iter().filter(|it| same(it)).count());
         ensure!(
             few == 0 || few + same < all,
-            "the files cannot be compared: they have too few iterations; with {} in both a single \
-             difference among {all} can be told from chance",
+            "the files cannot be compared: they have too few iterations; with {} in both, a single \
+             difference among {all} can be significant",
             iterations_needed(all)
         );
         Ok(())
@@ -134,8 +137,8 @@ impl<'a> Diff<'a> {
         for difference in &self.differences {
             text += &format!("differs: {difference}\n");
         }
-        text += &table("what changed", &self.changes);
-        text += &table("what changed under the kernel's own scheduler", &self.control);
+        text += &changes_table("what changed", &self.changes);
+        text += &changes_table("what changed under the kernel's scheduler", &self.control);
         for broken in &self.broken {
             text += &format!("fails now: {broken}\n");
         }
@@ -152,16 +155,16 @@ impl<'a> Diff<'a> {
             none(Why::Few),
         );
         if self.incomplete {
-            text += "the new results are of a run that ended early\n";
+            text += "the run of the new results ended early\n";
         }
         if self.unmatched > 0 {
             text += &format!("{} figures are in one of the files only\n", self.unmatched);
         }
-        let moved = self.control.iter().filter(|change| change.speaks()).count();
+        let moved = self.control.iter().filter(|change| change.is_significant()).count();
         if moved > 0 {
             text += &format!(
-                "the kernel's own scheduler changed in {moved} of {} figures: what changed may be \
-                 the machine\n",
+                "the kernel's scheduler changed in {moved} of {} figures: what changed may be the \
+                 machine\n",
                 self.control.len()
             );
         }
@@ -174,7 +177,7 @@ impl Change<'_> {
         Pair { base: &self.before, sample: &self.after, better: self.better }
     }
 
-    fn speaks(&self) -> bool {
+    fn is_significant(&self) -> bool {
         matches!(self.verdict, Verdict::Better | Verdict::Worse)
     }
 
@@ -198,14 +201,15 @@ impl Change<'_> {
     }
 }
 
-fn table(title: &str, changes: &[Change]) -> String {
-    let spoken = changes.iter().filter(|change| change.speaks());
-    let rows: Vec<Vec<String>> = spoken.map(Change::row).collect();
+/// The significant changes as a table; empty if there is none.
+fn changes_table(title: &str, changes: &[Change]) -> String {
+    let significant = changes.iter().filter(|change| change.is_significant());
+    let rows: Vec<Vec<String>> = significant.map(Change::row).collect();
     if rows.is_empty() {
         return String::new();
     }
     let columns = ["", "before", "least..most", "after", "least..most", "x", ""];
-    grid::text(title, &columns, &rows) + "\n"
+    table::text(title, &columns, &rows) + "\n"
 }
 
 fn judge(changes: &mut [Change]) {
@@ -227,7 +231,7 @@ fn figures(results: &Results) -> BTreeMap<Key<'_>, (Unit, Better, Vec<f64>)> {
     figures
 }
 
-/// Failures of the new file in places where the old one has none.
+/// Failures of the new file in phases in which the old file has none.
 fn broken(old: &Results, new: &Results, wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let place = |failure: &results::Failure| {
         (failure.scheduler.clone(), failure.phase.clone(), failure.cpus)
@@ -238,7 +242,7 @@ fn broken(old: &Results, new: &Results, wanted: impl Fn(&str) -> bool) -> Vec<St
     fresh.map(results::Failure::sentence).collect()
 }
 
-/// What may have changed besides the schedulers.
+/// What differs besides the figures: the machine, and the versions and commands of schedulers.
 fn differences(old: &Results, new: &Results) -> Vec<String> {
     let (was, is) = (&old.machine, &new.machine);
     let mut pairs = vec![
@@ -282,12 +286,12 @@ mod tests {
     }
 
     #[test]
-    fn a_regression_is_found_and_the_noise_is_not() {
+    fn a_regression_is_found_and_noise_is_not() {
         let (old, same) = (results(8, 0.5, 1), results(8, 0.5, 2));
         assert!(!diff(&old, &same).is_regression(), "{}", diff(&old, &same).text());
         let slower = results(8, 0.7, 3);
         let found = diff(&old, &slower);
-        // The rule allows for a false word among true ones, but not about these.
+        // Up to 5 % of the verdicts may be false, but the large changes of `ours` are always found.
         let ours = |diff: &Diff, verdict| {
             let ours = diff.changes.iter().filter(|change| change.key.0 == "ours");
             ours.filter(|change| change.verdict == verdict).count()
@@ -296,14 +300,14 @@ mod tests {
         assert!(found.text().contains("ours wake p99, us, 2 CPUs"), "{}", found.text());
         let back = diff(&slower, &old);
         assert_eq!((ours(&back, Verdict::Better), ours(&back, Verdict::Worse)), (4, 0));
-        // Only the one that was asked for.
+        // With `--scheduler peer`, only that scheduler counts.
         let peer = ["peer".to_owned()];
         assert!(!Diff::new(&old, &slower, &peer).unwrap().is_regression());
-        assert!(refusal(&old, &slower, &["nobody".to_owned()]).contains("nobody"));
+        assert!(refusal(&old, &slower, &["unknown".to_owned()]).contains("unknown"));
     }
 
     #[test]
-    fn what_fails_now_is_a_regression_even_without_figures() {
+    fn a_new_failure_is_a_regression_even_without_figures() {
         let (old, mut new) = (results(8, 0.5, 1), results(8, 0.5, 2));
         new.runs.retain(|run| run.scheduler != "ours");
         new.failures.push(results::Failure {
@@ -318,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_refused_with_the_reason() {
+    fn incomparable_files_are_refused_with_the_reason() {
         let old = results(8, 0.5, 1);
         let mut new = results(8, 0.5, 2);
         new.machine.clock = results::Clock::Real;
@@ -334,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn another_machine_is_named() {
+    fn differences_between_machines_are_listed() {
         let (old, mut new) = (results(8, 0.5, 1), results(8, 0.5, 2));
         assert!(diff(&old, &new).differences.is_empty());
         new.machine.kernel = "7.2.13".into();
@@ -353,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_changed_itself_is_a_warning_not_a_regression() {
+    fn a_change_under_the_kernels_scheduler_is_a_warning_not_a_regression() {
         let (old, mut new) = (results(8, 0.5, 1), results(8, 0.5, 2));
         for run in new.runs.iter_mut().filter(|run| run.scheduler == KERNEL) {
             run.figures.iter_mut().for_each(|figure| figure.value *= 1.5);

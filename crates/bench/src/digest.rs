@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The results as they are shown: one group for each phase and number of CPUs, one row for each
+//! The results as tables show them: one group for each phase and number of CPUs, one row for each
 //! figure, one cell for each scheduler.
 
 use super::results::{Results, Run};
@@ -9,8 +9,9 @@ use pandemonium_statistics::sample::Sample;
 use pandemonium_statistics::verdict::{self, Pair, Verdict};
 use std::collections::BTreeMap;
 
+/// All tables.
 pub struct Digest {
-    /// In the order of the tables; all others are compared with the first.
+    /// In the order of the tables. All others are compared with the first.
     pub schedulers: Vec<String>,
     pub groups: Vec<Group>,
 }
@@ -31,20 +32,21 @@ pub struct Row {
     pub cells: Vec<Cell>,
 }
 
+/// One figure under one scheduler.
 pub struct Cell {
     pub sample: Sample,
-    /// Its median by the first scheduler's.
+    /// Its median divided by the first scheduler's.
     pub ratio: Option<f64>,
-    /// Beside the first scheduler; nothing for that one itself.
+    /// The comparison with the first scheduler; `None` for the first scheduler itself.
     pub verdict: Option<Verdict>,
-    /// No other median is better, and some are worse.
+    /// No other median is better, and at least one is worse.
     pub best: bool,
 }
 
-/// One distribution under every scheduler, all iterations together.
+/// One distribution under every scheduler, merged over all iterations.
 pub struct Curves {
     pub name: String,
-    /// Upper edge in nanoseconds, and count; empty where there is none.
+    /// Upper edge in nanoseconds and count of each bucket; empty for a scheduler without the curve.
     pub lines: Vec<Vec<(u64, u64)>>,
 }
 
@@ -65,7 +67,7 @@ impl Digest {
         digest
     }
 
-    /// All figures of one scheduler are judged together.
+    /// Judges all figures of one scheduler at once, as [`verdict::judge`] requires.
     fn judge(&mut self, at: usize) {
         let rows = self.groups.iter().flat_map(|group| &group.rows);
         let verdicts = verdict::judge(&rows.map(|row| row.pair(at)).collect::<Vec<Pair>>());
@@ -73,14 +75,14 @@ impl Digest {
         rows.zip(verdicts).for_each(|(row, verdict)| row.cells[at].verdict = Some(verdict));
     }
 
-    /// The verdicts on one scheduler.
+    /// The verdicts of one scheduler.
     pub fn verdicts(&self, at: usize) -> impl Iterator<Item = Verdict> + '_ {
         let rows = self.groups.iter().flat_map(|group| &group.rows);
         rows.filter_map(move |row| row.cells[at].verdict)
     }
 }
 
-/// Phases in the order in which they were run, each with its numbers of CPUs ascending.
+/// Phases in the order of the run, each with its numbers of CPUs in ascending order.
 fn places(results: &Results) -> Vec<(&str, u32)> {
     let mut phases: Vec<&str> = Vec::new();
     let mut places: Vec<(&str, u32)> = Vec::new();
@@ -118,8 +120,8 @@ fn rows(runs: &[&Run], schedulers: &[String]) -> Vec<Row> {
 }
 
 fn cells(samples: Vec<Sample>, better: Better) -> Vec<Cell> {
-    let there = || samples.iter().filter(|sample| sample.count() > 0).map(Sample::median);
-    let (low, high) = (there().reduce(f64::min), there().reduce(f64::max));
+    let medians = || samples.iter().filter(|sample| sample.count() > 0).map(Sample::median);
+    let (low, high) = (medians().reduce(f64::min), medians().reduce(f64::max));
     let best = if better == Better::Lower { low } else { high };
     let base = samples.first().filter(|sample| sample.count() > 0).map(Sample::median);
     let cell = |sample: Sample| {
@@ -157,6 +159,7 @@ fn curves(runs: &[&Run], schedulers: &[String]) -> Vec<Curves> {
 }
 
 impl Group {
+    /// The title of its table.
     pub fn title(&self) -> String {
         let plural = if self.cpus == 1 { "" } else { "s" };
         format!("{}, {} CPU{plural}", self.phase, self.cpus)
@@ -164,11 +167,12 @@ impl Group {
 }
 
 impl Row {
-    /// The first scheduler and another.
+    /// The first scheduler's values and those of scheduler `at`.
     fn pair(&self, at: usize) -> Pair<'_> {
         Pair { base: &self.cells[0].sample, sample: &self.cells[at].sample, better: self.better }
     }
 
+    /// The name, the unit, and the direction unless lower is better.
     pub fn label(&self) -> String {
         let unit = match self.unit {
             Unit::Count | Unit::Ratio => String::new(),
@@ -180,18 +184,18 @@ impl Row {
 }
 
 impl Cell {
-    /// Half the distance between the quartiles: half of the values lie about so near.
+    /// Half the interquartile range: about half of the values are this near to the median.
     pub fn spread(&self) -> f64 {
         (self.sample.quantile(0.75) - self.sample.quantile(0.25)) / 2.0
     }
 }
 
-/// With three digits that count, and all before the point; a whole number as one.
+/// A number with three significant digits and all digits before the point. Integers have no decimals.
 pub fn show(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { show_like(value, value) }
 }
 
-/// With as many decimals as `model`, which it stands beside, is shown with.
+/// A number with as many decimals as [`show`] gives `model`, beside which it is shown.
 pub fn show_like(value: f64, model: f64) -> String {
     let decimals = match model.abs() {
         0.0 => 0,
@@ -210,7 +214,7 @@ mod tests {
     use pandemonium_statistics::verdict::Why;
 
     #[test]
-    fn every_figure_stands_beside_the_first_schedulers() {
+    fn every_figure_is_compared_with_the_first_scheduler() {
         let digest = Digest::new(&results(8, 0.5, 3));
         let titles: Vec<String> = digest.groups.iter().map(Group::title).collect();
         assert_eq!(titles, ["wake, 2 CPUs", "burst, 2 CPUs"]);
@@ -224,13 +228,13 @@ mod tests {
         assert_eq!((kernel.verdict, kernel.sample.count()), (None, 8));
         assert_eq!(wake[3].cells[1].verdict, Some(Verdict::None(Why::Same)));
         assert!(wake[3].cells.iter().all(|cell| !cell.best && cell.ratio.is_none()));
-        let speaks = |verdict| !matches!(verdict, Verdict::None(_));
-        assert_eq!(digest.verdicts(1).filter(|verdict| speaks(*verdict)).count(), 4);
-        assert_eq!(digest.verdicts(2).filter(|verdict| speaks(*verdict)).count(), 0);
+        let is_significant = |verdict| !matches!(verdict, Verdict::None(_));
+        assert_eq!(digest.verdicts(1).filter(|verdict| is_significant(*verdict)).count(), 4);
+        assert_eq!(digest.verdicts(2).filter(|verdict| is_significant(*verdict)).count(), 0);
     }
 
     #[test]
-    fn curves_are_those_of_all_iterations() {
+    fn curves_merge_all_iterations() {
         let digest = Digest::new(&results(8, 0.5, 3));
         let lines = &digest.groups[0].curves[0].lines;
         for line in lines {
@@ -250,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_show_what_counts() {
+    fn numbers_have_three_significant_digits() {
         let shown = [0.0, 0.0312, 1.234, 56.78, 123.4, 46.0].map(show);
         assert_eq!(shown, ["0", "0.031", "1.23", "56.8", "123", "46"]);
         assert_eq!(show_like(1.26, 56.78), "1.3");

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The results for other programs.
+//! The results as CSV, JSON and Prometheus text, for other programs.
 
+use super::contents::Contents;
 use super::digest::{Digest, Group, Row};
-use super::report::Report;
 use super::results::{Results, Run};
 use anyhow::Result;
 use pandemonium_statistics::figure::{Better, Figure, Unit};
-use pandemonium_statistics::grid;
+use pandemonium_statistics::table;
 use pandemonium_statistics::verdict::Verdict;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Every figure of every iteration.
+/// Every figure of every iteration, as CSV.
 pub fn csv(results: &Results) -> String {
     let columns = ["cpus", "phase", "scheduler", "iteration", "figure", "unit", "better", "value"];
-    // One row at a time: a row takes many times the room of its text.
+    // One row at a time: a row of strings takes many times the memory of its text.
     let rows = results.runs.iter();
     let rows = rows.flat_map(|run| run.figures.iter().map(move |figure| row(run, figure)));
-    grid::csv(&columns, rows)
+    table::csv(&columns, rows)
 }
 
 fn row(run: &Run, figure: &Figure) -> Vec<String> {
@@ -41,9 +41,9 @@ fn word(better: Better) -> &'static str {
     }
 }
 
-/// Medians, spreads and verdicts, and what the tables say besides.
-pub fn json(report: &Report) -> Result<String> {
-    let Report { results, digest, bars } = report;
+/// Everything that the tables show, as JSON.
+pub fn json(contents: &Contents) -> Result<String> {
+    let Contents { results, digest, bars } = contents;
     let mut rows = Vec::new();
     each(digest, |group, row, at| {
         let cell = &row.cells[at];
@@ -79,7 +79,7 @@ pub fn json(report: &Report) -> Result<String> {
     Ok(serde_json::to_string_pretty(&all)? + "\n")
 }
 
-/// One call for each cell.
+/// Calls `see` for each cell, with its group, its row and the index of its scheduler.
 fn each(digest: &Digest, mut see: impl FnMut(&Group, &Row, usize)) {
     for group in &digest.groups {
         for row in &group.rows {
@@ -88,7 +88,7 @@ fn each(digest: &Digest, mut see: impl FnMut(&Group, &Row, usize)) {
     }
 }
 
-/// What Prometheus calls a unit, and how many of ours make one.
+/// The Prometheus base unit of a unit, and the factor to it.
 fn base(unit: Unit) -> (&'static str, f64) {
     match unit {
         Unit::Ns => ("seconds", 1e-9),
@@ -103,9 +103,9 @@ fn base(unit: Unit) -> (&'static str, f64) {
     }
 }
 
-/// Prometheus' text format, version 0.0.4: one family for each base unit.
-pub fn prometheus(report: &Report) -> String {
-    let Report { results, digest, .. } = report;
+/// The Prometheus text format, version 0.0.4, with one metric family for each base unit.
+pub fn prometheus(contents: &Contents) -> String {
+    let Contents { results, digest, .. } = contents;
     let mut text = String::new();
     let machine = &results.machine;
     let info = [
@@ -113,17 +113,21 @@ pub fn prometheus(report: &Report) -> String {
         ("cpu_model", &machine.cpu_model),
         ("kernel", &machine.kernel),
     ];
-    family(&mut text, "info", "What was run where.");
+    family(&mut text, "info", "The command and the machine.");
     sample(&mut text, "info", &info, 1.0);
-    family(&mut text, "started_timestamp_seconds", "When it began.");
+    family(&mut text, "started_timestamp_seconds", "When the run started.");
     sample(&mut text, "started_timestamp_seconds", &[], results.started as f64);
-    family(&mut text, "scheduler_info", "Whose figures they are.");
+    family(&mut text, "scheduler_info", "The schedulers that were measured.");
     for scheduler in &results.schedulers {
         let labels = [("scheduler", scheduler.name.as_str()), ("version", &scheduler.version)];
         sample(&mut text, "scheduler_info", &labels, 1.0);
     }
     for wanted in ["seconds", "ratio", "per_second", "bytes_per_second", "count"] {
-        family(&mut text, wanted, "Medians over the iterations, quartiles and ends.");
+        family(
+            &mut text,
+            wanted,
+            "Quantiles over the iterations: minimum, quartiles, median, maximum.",
+        );
         each(digest, |group, row, at| {
             let (unit, scale) = base(row.unit);
             let values = &row.cells[at].sample;
@@ -137,12 +141,12 @@ pub fn prometheus(report: &Report) -> String {
             }
         });
     }
-    family(&mut text, "iterations", "How many values a median has.");
+    family(&mut text, "iterations", "How many iterations were measured.");
     each(digest, |group, row, at| {
         let count = row.cells[at].sample.count() as f64;
         labelled(&mut text, "iterations", digest, (group, row, at), None, count);
     });
-    family(&mut text, "verdict", "1 better, -1 worse, 0 nothing can be said.");
+    family(&mut text, "verdict", "1 better, -1 worse, 0 no verdict.");
     each(digest, |group, row, at| {
         let number = row.cells[at].verdict.map(|verdict| match verdict {
             Verdict::Better => 1.0,
@@ -203,14 +207,14 @@ mod tests {
     use prometheus_parse::{Scrape, Value as Parsed};
     use std::collections::BTreeSet;
 
-    fn report() -> Report {
+    fn report() -> Contents {
         let mut results = results(8, 0.5, 3);
         results.command = "bench \"run\" \\ and\nmore".into();
-        Report { digest: Digest::new(&results), results, bars: None }
+        Contents { digest: Digest::new(&results), results, bars: None }
     }
 
     #[test]
-    fn prometheus_reads_what_is_written() {
+    fn a_prometheus_parser_reads_every_line() {
         let report = report();
         let text = prometheus(&report);
         let lines = || text.lines().map(|line| Ok(line.to_owned()));
@@ -236,10 +240,10 @@ mod tests {
         assert!(text.contains(r#"command="bench \"run\" \\ and\nmore""#));
     }
 
-    /// What the format demands and the parser above does not: each family once, its lines
-    /// together, no sample twice.
+    /// The format requires this, and the parser above does not check it: each family appears once,
+    /// its lines are adjacent, and no sample appears twice.
     #[test]
-    fn prometheus_families_stand_together() {
+    fn prometheus_families_are_contiguous_and_unique() {
         let text = prometheus(&report());
         let (mut families, mut samples, mut family) = (BTreeSet::new(), BTreeSet::new(), "");
         for line in text.lines() {
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_has_every_value() {
+    fn csv_has_every_figure_of_every_iteration() {
         let report = report();
         let text = csv(&report.results);
         let mut reader = csv::Reader::from_reader(text.as_bytes());
@@ -271,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_what_the_tables_say() {
+    fn json_has_what_the_tables_show() {
         let report = report();
         let all: Value = serde_json::from_str(&json(&report).unwrap()).unwrap();
         let rows = all["rows"].as_array().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Results that nobody measured, for the tests.
+//! Invented results for tests.
 
 use super::results::{Clock, KERNEL, Machine, Results, Run, Scheduler};
 use pandemonium_statistics::figure::{Better, Curve, Figure, Unit};
@@ -10,9 +10,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Runs of `wake` and `burst` on two CPUs under the kernel's own scheduler and two others: the
-/// latencies of `ours` are those of the kernel times `ratio`, those of `peer` are the kernel's but
-/// for the noise, which is some per cent and the same for equal seeds.
+/// Runs of `wake` and `burst` on two CPUs under the kernel's scheduler and two others. The latencies
+/// of `ours` are the kernel's times `ratio`; those of `peer` are the kernel's. All have up to 3 % of
+/// noise, which is the same for equal seeds.
 pub fn results(iterations: u32, ratio: f64, seed: u64) -> Results {
     let scheduler = |name: &str, command: &str| Scheduler {
         name: name.into(),
@@ -67,7 +67,7 @@ fn run(phase: &str, scheduler: &str, iteration: u32, p99: f64, work: f64) -> Run
     }
 }
 
-/// A directory of a test's own.
+/// A temporary directory for one test, removed on drop.
 pub struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A results file as one HTML file that needs nothing else: for screens of any size, light or dark.
+//! The report as one self-contained HTML file, for screens of any size, light or dark.
 
+use super::contents::Contents;
 use super::digest::{Cell, Digest, Group, Row, show, show_like};
-use super::report::Report;
-use super::{ratios, table};
+use super::{ratios, words};
 use anyhow::Result;
 use pandemonium_statistics::page::{self, escape};
 use pandemonium_statistics::picture::{self, Line, swatch};
@@ -12,9 +12,10 @@ use pandemonium_statistics::verdict::{Verdict, Why};
 
 const STYLE: &str = include_str!("report.css");
 
-pub fn page(report: &Report) -> Result<String> {
-    let Report { results, digest, bars } = report;
-    let facts = table::facts(results);
+/// The whole page.
+pub fn page(contents: &Contents) -> Result<String> {
+    let Contents { results, digest, bars } = contents;
+    let facts = words::facts(results);
     let mut body = String::new();
     body += &header(digest, &facts);
     body += &overview(digest);
@@ -25,9 +26,10 @@ pub fn page(report: &Report) -> Result<String> {
         body += &section("bars", "The bars", &format!("<p>{summary}</p>{}", scrolled(&all)));
     }
     if !results.failures.is_empty() {
-        let words = results.failures.iter().map(|failure| escape(&failure.sentence()));
-        let words: String = words.map(|words| format!("<pre>{words}</pre>")).collect();
-        body += &section("failures", "What failed, in its own words", &words);
+        let failures = results.failures.iter().map(|failure| escape(&failure.sentence()));
+        let failures: String = failures.map(|text| format!("<pre>{text}</pre>")).collect();
+        body +=
+            &section("failures", "Failures, with the output of the scheduler or phase", &failures);
     }
     for (number, group) in digest.groups.iter().enumerate() {
         body += &section(&format!("g{number}"), &group.title(), &phase(group, digest)?);
@@ -36,7 +38,7 @@ pub fn page(report: &Report) -> Result<String> {
     let repeat = format!("<div class=\"facts\">{}</div>", page::table("", &["", ""], &rows));
     body += &section("repeat", "To repeat it", &scrolled(&repeat));
     let legend: String =
-        table::legend(digest).iter().map(|words| format!("<p>{}</p>", escape(words))).collect();
+        words::legend(digest).iter().map(|text| format!("<p>{}</p>", escape(text))).collect();
     body += &section("legend", "How to read it", &legend);
     Ok(format!(
         "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\"><head>\
@@ -50,7 +52,7 @@ fn section(id: &str, title: &str, inside: &str) -> String {
     format!("<section id=\"{id}\"><h2>{}</h2>{inside}</section>\n", escape(title))
 }
 
-/// What is too wide for the screen scrolls by itself.
+/// Content that scrolls horizontally by itself if it is wider than the screen.
 fn scrolled(inside: &str) -> String {
     format!("<div class=\"wide\">{inside}</div>")
 }
@@ -70,13 +72,13 @@ fn header(digest: &Digest, facts: &[(String, String)]) -> String {
     if !incomplete.is_empty() {
         html += &format!("<p class=\"worse\">Incomplete: {incomplete}.</p>");
     }
-    for sentence in table::summaries(digest) {
+    for sentence in words::summaries(digest) {
         html += &format!("<p>{}</p>", escape(&sentence));
     }
     html + "</header>\n"
 }
 
-/// How many figures of each phase are better or worse.
+/// For each phase and scheduler, how many figures are better and worse.
 fn overview(digest: &Digest) -> String {
     if digest.schedulers.len() < 2 {
         return String::new();
@@ -89,8 +91,8 @@ fn overview(digest: &Digest) -> String {
         html += "</tr><tr>";
         html += &format!("<td><a href=\"#g{number}\">{}</a></td>", escape(&group.title()));
         for at in 1..digest.schedulers.len() {
-            let said = group.rows.iter().filter_map(|row| row.cells[at].verdict);
-            let count = |wanted| said.clone().filter(|verdict| *verdict == wanted).count();
+            let verdicts = group.rows.iter().filter_map(|row| row.cells[at].verdict);
+            let count = |wanted| verdicts.clone().filter(|verdict| *verdict == wanted).count();
             let (better, worse) = (count(Verdict::Better), count(Verdict::Worse));
             let class = match (better, worse) {
                 (0, 0) => "",
@@ -117,14 +119,14 @@ fn phase(group: &Group, digest: &Digest) -> Result<String> {
     if let Some(svg) = ratios::draw(group)? {
         let base = escape(&digest.schedulers[0]);
         let caption = format!(
-            "Medians beside {base}, with the worst and the best iteration; pale without a verdict"
+            "Medians relative to {base}, with the worst and the best iteration; pale: no verdict"
         );
         pictures += &figure(&caption, &svg);
     }
     for curves in &group.curves {
         let line = |buckets: &Vec<(u64, u64)>| Line { buckets: buckets.clone() };
         let lines: Vec<Line> = curves.lines.iter().map(line).collect();
-        let caption = format!("{}: what share takes no longer", escape(&curves.name));
+        let caption = format!("{}: duration by percentile", escape(&curves.name));
         pictures += &figure(&caption, &picture::curves(&lines)?);
     }
     Ok(format!("{}<div class=\"pictures\">{pictures}</div>", scrolled(&figures(group, digest))))
@@ -154,7 +156,7 @@ fn label(row: &Row) -> String {
     }
 }
 
-/// A name that a narrow screen may break where a reader would.
+/// A name that a narrow screen may break after each underscore.
 fn breakable(name: &str) -> String {
     escape(name).replace('_', "_<wbr/>")
 }
@@ -169,10 +171,10 @@ fn cell_html(cell: &Cell) -> String {
     let mut html = format!("<td><b class=\"{class}\">{}</b> &#177; {spread}", show(median));
     let verdict = cell.verdict.filter(|verdict| *verdict != Verdict::None(Why::Missing));
     if let Some(verdict) = verdict {
-        let ratio = cell.ratio.map_or(String::new(), |it| format!("&#215; {} ", table::times(it)));
+        let ratio = cell.ratio.map_or(String::new(), |it| format!("&#215; {} ", words::times(it)));
         let class = match verdict {
             Verdict::None(_) => "none",
-            spoken => spoken.word(),
+            word => word.word(),
         };
         html += &format!("<small class=\"{class}\">{ratio}{}</small>", verdict.word());
     }

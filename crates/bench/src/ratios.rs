@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A picture of how many times better or worse each figure is than the first scheduler's.
+//! A bar chart: by which factor each figure is better or worse than the first scheduler's.
 
 use super::digest::{Cell, Group, Row};
 use anyhow::Result;
@@ -10,21 +10,23 @@ use pandemonium_statistics::verdict::Verdict;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Thickness of a bar, and the gap between two figures, in pixels.
+/// Thickness of a bar, in pixels.
 const BAR: u32 = 15;
+/// The gap between two figures, in pixels.
 const GAP: u32 = 12;
-/// What is better or worse than this is drawn to the edge.
+/// Larger factors are drawn up to the edge.
 const TIMES_MAX: f64 = 1_000.0;
 
-/// One bar: from 1 to the median, with a line from the worst iteration to the best.
+/// One bar from 1 to the median, with a whisker from the worst to the best iteration.
 struct Stroke {
     scheduler: usize,
     median: f64,
     ends: [f64; 2],
-    spoken: bool,
+    /// Whether there is a verdict. A bar without one is pale.
+    significant: bool,
 }
 
-/// `None` where there is nothing to compare.
+/// Draws the chart of one group. `None` if there is nothing to compare.
 pub fn draw(group: &Group) -> Result<Option<String>> {
     let rows: Vec<(&Row, Vec<Stroke>)> = group
         .rows
@@ -85,7 +87,7 @@ pub fn draw(group: &Group) -> Result<Option<String>> {
 
 impl Stroke {
     fn bar(&self, top: f64) -> Rectangle<(f64, f64)> {
-        let strength = if self.spoken { 0.9 } else { 0.3 };
+        let strength = if self.significant { 0.9 } else { 0.3 };
         let style = colour(self.scheduler).mix(strength).filled();
         Rectangle::new([(1.0, top + 2.0), (self.median, top + f64::from(BAR) - 2.0)], style)
     }
@@ -96,12 +98,12 @@ impl Stroke {
     }
 }
 
-/// All but the first scheduler, where both have been measured and neither is nothing.
+/// A bar for each scheduler but the first, if both are measured and the first's median is not 0.
 fn strokes(row: &Row) -> Vec<Stroke> {
     let base = row.cells.first().map_or(0.0, |cell| cell.sample.median());
     let others = row.cells.iter().enumerate().skip(1);
-    let there = others.filter(|(_, cell)| cell.sample.count() > 0 && base > 0.0);
-    there.map(|(scheduler, cell)| stroke(scheduler, cell, base, row.better)).collect()
+    let measured = others.filter(|(_, cell)| cell.sample.count() > 0 && base > 0.0);
+    measured.map(|(scheduler, cell)| stroke(scheduler, cell, base, row.better)).collect()
 }
 
 fn stroke(scheduler: usize, cell: &Cell, base: f64, better: Better) -> Stroke {
@@ -115,7 +117,7 @@ fn stroke(scheduler: usize, cell: &Cell, base: f64, better: Better) -> Stroke {
         scheduler,
         median: times(cell.sample.median()),
         ends: [least.min(most), least.max(most)],
-        spoken: matches!(cell.verdict, Some(Verdict::Better | Verdict::Worse)),
+        significant: matches!(cell.verdict, Some(Verdict::Better | Verdict::Worse)),
     }
 }
 

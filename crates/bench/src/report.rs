@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `bench report`: one results file, in the form that was asked for.
+//! `bench report`: writes one results file in the chosen format.
 
-use super::bars::{self, Judged};
+use super::bars;
 use super::cli::ReportArguments;
+use super::contents::Contents;
 use super::digest::Digest;
 use super::results::{self, Results};
-use super::{export, html, table};
+use super::{export, html, terminal};
 use anyhow::{Context, Result};
 use pandemonium_host::durable::{self, Existing};
 use pandemonium_host::print;
@@ -14,14 +15,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What every form is made of.
-pub struct Report {
-    pub results: Results,
-    pub digest: Digest,
-    /// What was demanded, if bars were given.
-    pub bars: Option<Judged>,
-}
-
+/// Runs the command. The exit code is 1 if `--strict` is given and a bar is missed.
 pub fn run(arguments: &ReportArguments) -> Result<ExitCode> {
     let mut results = results::read(&arguments.file)?;
     if let Some(name) = &arguments.beside {
@@ -30,14 +24,14 @@ pub fn run(arguments: &ReportArguments) -> Result<ExitCode> {
     let digest = Digest::new(&results);
     let judge = |path| bars::judge(path, &digest, arguments.scheduler.as_deref());
     let bars = arguments.bars.as_deref().map(judge).transpose()?;
-    let report = Report { results, digest, bars };
+    let contents = Contents { results, digest, bars };
     let format = &arguments.format;
     let text = match () {
-        () if format.html => html::page(&report)?,
-        () if format.csv => export::csv(&report.results),
-        () if format.prometheus => export::prometheus(&report),
-        () if format.json => export::json(&report)?,
-        () => table::text(&report, columns(arguments)),
+        () if format.html => html::page(&contents)?,
+        () if format.csv => export::csv(&contents.results),
+        () if format.prometheus => export::prometheus(&contents),
+        () if format.json => export::json(&contents)?,
+        () => terminal::text(&contents, columns(arguments)),
     };
     match &arguments.out {
         Some(path) => {
@@ -45,11 +39,11 @@ pub fn run(arguments: &ReportArguments) -> Result<ExitCode> {
         }
         None => print::print_bytes(text.as_bytes()),
     }
-    let missed = report.bars.as_ref().is_some_and(|bars| bars.missed() > 0);
+    let missed = contents.bars.as_ref().is_some_and(|bars| bars.missed() > 0);
     Ok(ExitCode::from(u8::from(arguments.strict && missed)))
 }
 
-/// Everything is compared with the first scheduler.
+/// Makes this scheduler the first one, with which the others are compared.
 fn put_first(results: &mut Results, name: &str) -> Result<()> {
     let at = results.schedulers.iter().position(|scheduler| scheduler.name == name);
     let at = at.with_context(|| format!("no scheduler in the file is named {name:?}"))?;
@@ -57,7 +51,7 @@ fn put_first(results: &mut Results, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A file and another program take lines of any length.
+/// The width of the tables: as given, else that of the terminal. A file or a pipe has no limit.
 fn columns(arguments: &ReportArguments) -> Option<usize> {
     let terminal = || terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0);
     let columns = arguments.width.or_else(|| terminal().filter(|_| arguments.out.is_none()));

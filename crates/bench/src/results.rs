@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a benchmark leaves behind: one JSON file with every figure of every iteration, and all that
-//! is needed to repeat it.
+//! The results file: one JSON file with every figure of every iteration, and everything needed to
+//! repeat the run.
 //!
-//! The file is written anew after each phase, so that a failure loses nothing. Whoever reads one
-//! gets results in which everything that [`Results::check`] promises holds, or one sentence.
+//! The file is rewritten after each phase, so that a failure loses nothing. Reading returns either
+//! results that pass [`Results::check`] or an error of one sentence.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use pandemonium_host::durable::{self, Existing};
@@ -17,24 +17,24 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// What makes a file one of ours.
+/// Identifies a results file.
 const FORMAT: &str = "scx_pandemonium_user bench";
-/// Raised when an older program would misunderstand a file.
+/// The version of the format. It rises when an older program would misread a file.
 const VERSION: u32 = 1;
-/// A larger file is neither written nor read. This program's memory is an arena of 64 MiB, in which
-/// a file of any content and this size can be read; some 3000 runs of ten figures fit.
+/// The largest file that is written or read. It bounds the memory that a hostile file can take; some
+/// 3000 runs of ten figures fit.
 const SIZE_MAX: u64 = 8 << 20;
-/// Longest text in a file; a scheduler's last words are longer than anything else.
+/// Longest text in a file. The last output of a failed scheduler is the longest there is.
 const TEXT_MAX: usize = 64 << 10;
 
-/// Bounds that no real file comes near: they keep what is made of a file in that memory too.
+/// Bounds on the report that is made of a file, for the same reason. No real file comes near them.
 const SCHEDULERS_MAX: usize = 16;
 const PLACES_MAX: usize = 1_000;
 const CELLS_MAX: usize = 20_000;
 const CURVES_MAX: usize = 16;
 const BUCKETS_MAX: usize = 4_096;
 
-/// The name of the kernel's own scheduler, which the others are compared with.
+/// The name of the kernel's scheduler, with which the others are compared.
 pub const KERNEL: &str = "kernel";
 
 /// A results file.
@@ -43,81 +43,85 @@ pub struct Results {
     /// Always [`FORMAT`] and [`VERSION`].
     format: String,
     version: u32,
-    /// The command line that repeats it.
+    /// The command line that repeats the run.
     pub command: String,
+    /// The seed of everything that is pseudo-random.
     pub seed: u64,
-    /// When it began, in seconds since 1970.
+    /// When the run started, in seconds since 1970.
     pub started: u64,
-    /// Whether everything that was asked for has been run, failures included.
+    /// Whether the run reached its end, with or without failures.
     pub complete: bool,
     pub machine: Machine,
-    /// In the order of the tables; the first is what the others are compared with.
+    /// In the order of the tables. The others are compared with the first.
     pub schedulers: Vec<Scheduler>,
     pub runs: Vec<Run>,
     pub failures: Vec<Failure>,
 }
 
-/// Where it was measured.
+/// The machine of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// `uname -r`.
     pub kernel: String,
-    /// The lines of its configuration that matter to scheduling.
+    /// The lines of the kernel's configuration that matter to scheduling.
     pub config: Vec<String>,
     pub hz: u32,
     pub cpu_model: String,
-    /// How many CPUs the machine has; how many were used is said by each run.
+    /// Number of CPUs of the machine. Each run has the number that it used.
     pub cpus: u32,
     pub clock: Clock,
-    /// Of whatever else matters: programs, compilers, QEMU.
+    /// Versions of programs, compilers and QEMU.
     pub versions: BTreeMap<String, String>,
 }
 
-/// Which time the figures are in.
+/// The clock of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
-    /// Virtual: instructions are counted, and the host's load does not matter.
+    /// Virtual time, which counts instructions, so that the load of the host does not matter.
     Exact,
+    /// Real time.
     Real,
 }
 
+/// A scheduler that was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scheduler {
-    /// Without blanks, and no two alike: [`KERNEL`], or as a person calls it.
+    /// Unique and without spaces: [`KERNEL`], or the name on the command line.
     pub name: String,
     pub version: String,
-    /// How it was started; empty for the kernel's own.
+    /// The command that started it; empty for the kernel's scheduler.
     pub command: String,
 }
 
-/// One phase, once, under one scheduler.
+/// One iteration of one phase under one scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     pub cpus: u32,
-    /// `wake`, `burst`, ...: without blanks.
+    /// The phase's name, without spaces: `wake`, `burst`, ...
     pub phase: String,
     /// The scheduler's name.
     pub scheduler: String,
-    /// From 0, the warm-up not counted. Equal iterations of two schedulers are neighbours in time.
+    /// Counts from 0, without the warm-up. The same iteration of two schedulers is measured one
+    /// after the other.
     pub iteration: u32,
     pub figures: Vec<Figure>,
     pub curves: Vec<Curve>,
 }
 
-/// What did not work.
+/// A scheduler or a phase that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     pub scheduler: String,
-    /// Nothing if it did not get as far as that.
+    /// `None` if the failure came before any phase.
     pub cpus: Option<u32>,
     pub phase: Option<String>,
-    /// What the scheduler, or the phase, said itself.
+    /// The error, with the last output of the scheduler or the phase.
     pub words: String,
 }
 
 impl Results {
-    /// Results without any run yet.
+    /// Results without runs.
     pub fn new(
         command: String,
         seed: u64,
@@ -139,7 +143,7 @@ impl Results {
         }
     }
 
-    /// What every reader may rely on.
+    /// Checks everything that the rest of the program relies on.
     pub fn check(&self) -> Result<()> {
         ensure!(!self.schedulers.is_empty(), "it names no scheduler");
         ensure!(self.schedulers.len() <= SCHEDULERS_MAX, "it names too many schedulers");
@@ -169,9 +173,8 @@ impl Results {
         }
         Ok(())
     }
-}
 
-impl Results {
+    /// Bounds the size of the report.
     fn check_size(&self) -> Result<()> {
         let places: BTreeSet<_> = self.runs.iter().map(|run| (&run.phase, run.cpus)).collect();
         let mut rows = BTreeSet::new();
@@ -186,7 +189,7 @@ impl Results {
 }
 
 impl Run {
-    /// A figure means the same wherever it appears: `known` remembers.
+    /// `known` has the unit and direction of every figure so far: they must be the same everywhere.
     fn check<'a>(&'a self, known: &mut BTreeMap<(&'a str, &'a str), (Unit, Better)>) -> Result<()> {
         check_name(&self.phase)?;
         ensure!(self.cpus > 0, "no CPU was used");
@@ -196,7 +199,7 @@ impl Run {
         for figure in &self.figures {
             let name = figure.name.as_str();
             check_name(name)?;
-            ensure!(names.insert(name), "{name:?} stands there twice");
+            ensure!(names.insert(name), "{name:?} appears twice");
             ensure!(figure.value.is_finite(), "{name:?} is no number");
             let meaning = (figure.unit, figure.better);
             let before = known.insert((&self.phase, name), meaning);
@@ -206,7 +209,7 @@ impl Run {
         for curve in &self.curves {
             let name = curve.name.as_str();
             check_name(name)?;
-            ensure!(names.insert(name), "{name:?} stands there twice");
+            ensure!(names.insert(name), "{name:?} appears twice");
             ensure!(curve.unit.nanoseconds().is_some(), "{name:?} is not in a unit of time");
             ensure!(curve.buckets.len() <= BUCKETS_MAX, "{name:?} has too many buckets");
             let ascends = curve.buckets.is_sorted_by(|one, next| one.0 < next.0);
@@ -219,7 +222,7 @@ impl Run {
 }
 
 impl Failure {
-    /// Where it was, and its own words below.
+    /// The scheduler, the phase and the CPUs, with the error indented below.
     pub fn sentence(&self) -> String {
         let phase = self.phase.as_ref().map_or(String::new(), |phase| format!(" in {phase}"));
         let cpus = self.cpus.map_or(String::new(), |cpus| format!(" on {cpus} CPUs"));
@@ -228,7 +231,7 @@ impl Failure {
     }
 }
 
-/// Names go into tables, queries and other programs' formats.
+/// Names appear in tables, in queries and in other formats, so few characters are allowed.
 fn check_name(name: &str) -> Result<()> {
     let fine = |c: char| c.is_ascii_alphanumeric() || "_.-+".contains(c);
     let long = name.is_empty() || name.len() > 64;
@@ -236,7 +239,7 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A file that is being written.
+/// A results file that is being written.
 pub struct Store {
     directory: File,
     name: OsString,
@@ -245,8 +248,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// A new file with what is known at the start. An existing one, a link included, may be
-    /// somebody else's, so it is never touched.
+    /// Creates the file with these first results. An existing file or link is never overwritten,
+    /// because it may belong to another user.
     pub fn create(path: &Path, results: &Results) -> Result<Store> {
         let create = || -> Result<Store> {
             let name = path.file_name().context("the path names no file")?;
@@ -259,7 +262,7 @@ impl Store {
         create().with_context(|| format!("the results {} cannot be written", path.display()))
     }
 
-    /// Replaces the file, so that after a crash there is this one or the one before.
+    /// Replaces the file. After a crash there is either the old file or the new one.
     pub fn save(&self, results: &Results) -> Result<()> {
         self.put(results, Existing::Replaced)
             .with_context(|| format!("the results {} cannot be written", self.path.display()))
@@ -273,17 +276,17 @@ impl Store {
     }
 }
 
-/// Reads a results file.
+/// Reads and checks a results file.
 pub fn read(path: &Path) -> Result<Results> {
     let reading = || format!("the results {} cannot be read", path.display());
     let text = text(path).with_context(reading)?;
     parse(&text).with_context(reading)
 }
 
-/// What is in a regular file of a bearable size.
+/// The text of a regular file of at most [`SIZE_MAX`] bytes.
 pub fn text(path: &Path) -> Result<String> {
     let mut options = OpenOptions::new();
-    // Opening a pipe would wait for whoever writes into it.
+    // Without this flag, opening a pipe waits for a writer.
     let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     ensure!(file.metadata()?.is_file(), "it is not a regular file");
     let mut bytes = Vec::new();
@@ -323,7 +326,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn what_is_saved_is_what_is_read() {
+    fn saved_results_are_read_back_equal() {
         let scratch = Scratch::new();
         let path = scratch.at("r.json");
         let mut all = results(2, 0.5, 1);
@@ -335,12 +338,12 @@ mod tests {
         assert_eq!(
             fs::read_dir(path.parent().unwrap()).unwrap().count(),
             1,
-            "nothing is left over"
+            "no temporary file is left"
         );
     }
 
     #[test]
-    fn nothing_that_exists_is_overwritten_or_followed() {
+    fn existing_files_are_not_overwritten_and_links_not_followed() {
         let scratch = Scratch::new();
         let (path, victim) = (scratch.at("r.json"), scratch.at("victim"));
         fs::write(&victim, "precious").unwrap();
@@ -350,7 +353,7 @@ mod tests {
         assert!(Store::create(&victim, &all).is_err());
         fs::remove_file(&path).unwrap();
         let store = Store::create(&path, &all).unwrap();
-        // Whoever puts a link in our place meanwhile does not get through to another file.
+        // A link that takes the file's place meanwhile is replaced, not followed.
         fs::remove_file(&path).unwrap();
         symlink(&victim, &path).unwrap();
         store.save(&all).unwrap();
@@ -359,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_file_gets_one_sentence() {
+    fn a_bad_file_is_an_error_of_one_sentence() {
         let good = serde_json::to_string(&results(1, 1.0, 1)).unwrap();
         let sentence = |text: &str| format!("{:#}", parse(text).unwrap_err());
         assert!(parse(&good).is_ok());
@@ -391,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_nobody_could_read_are_not_written() {
+    fn results_that_fail_the_check_are_not_written() {
         let scratch = Scratch::new();
         let path = scratch.at("r.json");
         let mut all = results(1, 1.0, 1);
@@ -402,11 +405,11 @@ mod tests {
         all = before.clone();
         all.command = "x".repeat(TEXT_MAX + 1);
         assert!(store.save(&all).is_err());
-        assert!(read(&path).unwrap() == before, "the file is as it was");
+        assert!(read(&path).unwrap() == before, "the file is unchanged");
     }
 
     #[test]
-    fn only_regular_files_of_a_bearable_size_are_read() {
+    fn only_regular_files_up_to_the_size_limit_are_read() {
         let scratch = Scratch::new();
         assert!(read(Path::new("/dev/zero")).is_err());
         assert!(read(&scratch.at("")).is_err());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `scx_pandemonium_user bench` as a person meets it: files in, words and exit codes out.
+//! The program `pandemonium_bench` from outside: files in, text and exit codes out.
 
 use serde_json::{Value, json};
 use std::fs;
@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// A directory of a test's own.
+/// A temporary directory for one test, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -36,7 +36,7 @@ fn bench(arguments: &[&str]) -> Output {
     command.args(arguments).output().expect("the program runs")
 }
 
-/// What was printed, which came with this exit code.
+/// Runs the program, checks its exit code, and returns what it printed.
 #[track_caller]
 fn printed(code: i32, arguments: &[&str]) -> String {
     let output = bench(arguments);
@@ -45,7 +45,7 @@ fn printed(code: i32, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The one sentence of a refusal.
+/// Runs the program, which must fail with exit code 2 and one line on stderr, and returns that line.
 #[track_caller]
 fn refused(arguments: &[&str]) -> String {
     let output = bench(arguments);
@@ -57,15 +57,15 @@ fn refused(arguments: &[&str]) -> String {
     error
 }
 
-/// Schedulers as `docs/lab.md` says a file has them, written down here once more: whoever changes
-/// the format meets this test. The latencies of `ours` are the kernel's times `ratio`.
+/// A results file as docs/lab.md describes it. It is written out here once more, so that a change of
+/// the format fails these tests. The latencies of `ours` are the kernel's times `ratio`.
 fn results(iterations: u32, ratio: f64) -> Value {
     let mut runs = Vec::new();
     for iteration in 0..iterations {
         for (at, (scheduler, factor)) in
             [("kernel", 1.0), ("ours", ratio), ("peer", 1.0)].into_iter().enumerate()
         {
-            // Something different for every run, and never outside 4 %.
+            // A different factor for every run, from 1 to 1.04.
             let noise = 1.0 + f64::from((iteration * 7 + at as u32 * 5) % 9) / 200.0;
             let p99 = 1_400.0 * factor * noise;
             runs.push(json!({
@@ -100,14 +100,14 @@ fn results(iterations: u32, ratio: f64) -> Value {
 }
 
 #[test]
-fn a_report_comes_in_every_form() {
+fn a_report_is_written_in_every_format() {
     let scratch = Scratch::new("forms");
     let file = scratch.file("r.json", results(8, 0.1).to_string());
     let text = printed(0, &["report", &file]);
     let better = |line: &str| line.starts_with("p99, us") && line.contains("  better");
     assert!(text.contains("wake, 2 CPUs") && text.lines().any(better), "{text}");
     assert!(text.contains("FAILED: peer in burst on 4 CPUs") && !text.contains('\u{1b}'), "{text}");
-    assert_eq!(text, printed(0, &["report", &file]), "the same twice");
+    assert_eq!(text, printed(0, &["report", &file]), "equal input gives equal output");
     assert_eq!(printed(0, &["report", &file, "--csv"]).lines().count(), 1 + 8 * 3 * 2);
     let json: Value = serde_json::from_str(&printed(0, &["report", &file, "--json"])).unwrap();
     assert_eq!(json["rows"].as_array().unwrap().len(), 2 * 3);
@@ -128,14 +128,14 @@ fn a_report_comes_in_every_form() {
         assert!(html.contains(word), "{word}");
     }
     for foreign in ["src=", "href=\"http", "@import", "url("] {
-        assert!(!html.contains(foreign), "the page needs {foreign}");
+        assert!(!html.contains(foreign), "the page refers to {foreign}");
     }
     let both = bench(&["report", &file, "--html", "--csv"]);
     assert_eq!(both.status.code(), Some(2));
 }
 
 #[test]
-fn tables_fit_the_width_and_compare_with_whom_one_wants() {
+fn tables_fit_the_width_and_beside_chooses_the_base() {
     let scratch = Scratch::new("width");
     let file = scratch.file("r.json", results(8, 0.1).to_string());
     let narrow = printed(0, &["report", &file, "--width", "60"]);
@@ -145,13 +145,13 @@ fn tables_fit_the_width_and_compare_with_whom_one_wants() {
     let beside = printed(0, &["report", &file, "--beside", "ours"]);
     assert!(beside.contains("kernel beside ours: 0 better, 1 worse"), "{beside}");
     assert!(beside.contains("peer beside ours: 0 better, 1 worse"), "{beside}");
-    assert!(refused(&["report", &file, "--beside", "nobody"]).contains("\"nobody\""));
+    assert!(refused(&["report", &file, "--beside", "unknown"]).contains("\"unknown\""));
 }
 
-/// A cargo that builds every crate but one, and tells what it was asked; a clang that only a name
-/// with a number leads to.
+/// With a fake cargo that fails for one crate and logs its arguments, and a clang that is new enough
+/// only under a name with a number.
 #[test]
-fn schedulers_are_installed_one_by_one_and_one_that_fails_is_named() {
+fn install_goes_on_after_a_failure_and_names_the_scheduler_that_failed() {
     let scratch = Scratch::new("install");
     let script = |name: &str, text: &str| {
         let path = scratch.file(name, format!("#!/bin/sh\n{text}\n"));
@@ -185,9 +185,9 @@ fn schedulers_are_installed_one_by_one_and_one_that_fails_is_named() {
     assert!(
         error.contains("error: scx_bad could not be installed") && error.contains("libelf-dev")
     );
-    let asked = fs::read_to_string(scratch.0.join("to/asked")).expect("cargo was asked");
+    let asked = fs::read_to_string(scratch.0.join("to/asked")).expect("the fake cargo ran");
     assert!(asked.lines().all(|line| line.starts_with("clang-30 install --locked")), "{asked}");
-    // What they share stays for the next try, and goes when all is done.
+    // The build folder stays after a failure, for the next try, and is removed after a success.
     assert!(scratch.0.join("to/build").is_dir() && scratch.0.join("to/bin/scx_more").is_file());
     assert_eq!(install(&["scx_more"]).status.code(), Some(0));
     assert!(!scratch.0.join("to/build").exists());
@@ -195,7 +195,7 @@ fn schedulers_are_installed_one_by_one_and_one_that_fails_is_named() {
 }
 
 #[test]
-fn bars_are_met_or_missed() {
+fn strict_makes_a_missed_bar_exit_code_1() {
     let scratch = Scratch::new("bars");
     let file = scratch.file("r.json", results(5, 0.12).to_string());
     let bar = |demand: &str| {
@@ -215,7 +215,7 @@ fn bars_are_met_or_missed() {
 }
 
 #[test]
-fn a_diff_tells_by_its_exit_code() {
+fn the_exit_code_of_diff_is_1_after_a_regression() {
     let scratch = Scratch::new("diff");
     let old = scratch.file("old.json", results(8, 0.1).to_string());
     let new = scratch.file("new.json", results(8, 0.2).to_string());
@@ -237,7 +237,7 @@ fn a_diff_tells_by_its_exit_code() {
 }
 
 #[test]
-fn a_hostile_file_gets_a_sentence_and_nothing_else() {
+fn a_hostile_file_is_an_error_of_one_line() {
     let scratch = Scratch::new("hostile");
     let good = results(5, 0.1).to_string();
     let mut newer = results(5, 0.1);
@@ -271,9 +271,10 @@ fn a_hostile_file_gets_a_sentence_and_nothing_else() {
     refused(&["report", link.to_str().unwrap()]);
 }
 
-/// The program's memory is an arena of 64 MiB; running out of it would end it without a word.
+/// Whatever is in a file of the largest size, the program ends with a report or an error, not by
+/// running out of memory.
 #[test]
-fn the_largest_file_fits_into_memory_whatever_is_in_it() {
+fn the_largest_file_does_not_exhaust_memory() {
     let scratch = Scratch::new("large");
     let mut base = results(1, 0.1);
     base["runs"] = json!([]);
@@ -293,7 +294,7 @@ fn the_largest_file_fits_into_memory_whatever_is_in_it() {
     let edges =
         |count: usize| (1..count).map(|at| format!("[{at},1]")).collect::<Vec<_>>().join(",");
     let steps = curve(&edges(4_096));
-    // What takes most room in memory for its length in the file, and whether it is sensible.
+    // The contents that take the most memory for their length in the file, with the exit code.
     let fill = |element: &dyn Fn(usize) -> String| {
         let (mut text, mut at) = (String::new(), 1);
         while text.len() + base.len() < size {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A histogram of durations with buckets that grow with them.
+//! A histogram of durations, whose buckets grow in proportion to the duration.
 
 use crate::time::Span;
 use alloc::vec::Vec;
@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 /// Buckets for each doubling: an error of at most one part in 32.
 const STEPS: u64 = 32;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
-/// Enough for lengths of up to 2^40 ns, 18 minutes.
+/// Covers lengths of up to 2^40 ns, 18 minutes.
 const BUCKETS: usize = ((41 - STEP_BITS) as usize) * STEPS as usize;
 
-/// How often which length of time was seen.
+/// Counts how often each length of time occurred.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Durations {
     counts: Vec<u64>,
@@ -36,7 +36,7 @@ impl Durations {
         (bucket as usize).min(BUCKETS - 1)
     }
 
-    /// The longest length that falls into a bucket.
+    /// The longest length that a bucket holds.
     fn edge(bucket: usize) -> u64 {
         let bucket = bucket as u64;
         if bucket < STEPS {
@@ -47,7 +47,7 @@ impl Durations {
         ((mantissa + 1) << shift) - 1
     }
 
-    /// One more was seen.
+    /// Counts one length.
     pub fn add(&mut self, length: Span) {
         self.counts[Self::bucket(length.as_nanos())] += 1;
         self.total += 1;
@@ -55,7 +55,7 @@ impl Durations {
         self.longest = self.longest.max(length);
     }
 
-    /// All that the other has seen as well.
+    /// Adds all counts of `other`.
     pub fn merge(&mut self, other: &Durations) {
         self.counts.iter_mut().zip(&other.counts).for_each(|(mine, theirs)| *mine += theirs);
         self.total += other.total;
@@ -63,22 +63,22 @@ impl Durations {
         self.longest = self.longest.max(other.longest);
     }
 
-    /// How many were seen.
+    /// The number of counted lengths.
     pub fn count(&self) -> u64 {
         self.total
     }
 
-    /// The longest.
+    /// The longest counted length.
     pub fn longest(&self) -> Span {
         self.longest
     }
 
-    /// The mean; zero if none was seen.
+    /// The mean; zero if nothing was counted.
     pub fn mean(&self) -> Span {
         Span::from_nanos(self.sum.checked_div(self.total).unwrap_or(0))
     }
 
-    /// The length that `permille` of a thousand do not exceed; zero if none was seen.
+    /// The length that `permille` of a thousand do not exceed; zero if nothing was counted.
     pub fn quantile(&self, permille: u64) -> Span {
         let rank = (self.total * permille).div_ceil(1000).max(1);
         let mut seen = 0;
@@ -91,7 +91,7 @@ impl Durations {
         Span::ZERO
     }
 
-    /// The buckets that hold anything, as upper edge and count.
+    /// The non-empty buckets, as upper edge and count.
     pub fn buckets(&self) -> impl Iterator<Item = (Span, u64)> {
         let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         filled.map(|(bucket, count)| (Span::from_nanos(Self::edge(bucket)), *count))
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_length_lies_in_a_bucket_whose_edge_is_at_most_a_thirtysecond_beyond() {
+    fn a_bucket_edge_exceeds_each_length_by_at_most_one_part_in_32() {
         for ns in (0..4000).chain((1..40).flat_map(|bit| [(1 << bit) - 1, 1 << bit, 3 << bit])) {
             let edge = Durations::edge(Durations::bucket(ns));
             if ns < 1 << 40 {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_count_from_below_and_never_exceed_the_longest() {
+    fn quantiles_never_exceed_the_longest_length() {
         let mut lengths = Durations::default();
         (1..=1000).for_each(|us| lengths.add(Span::from_micros(us)));
         let near = |found: Span, us: u64| {

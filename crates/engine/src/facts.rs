@@ -1,61 +1,66 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is known of a task beyond its message, when a fast path observes it.
+//! What the fast path observes of one task, beyond what the task's message says.
 
-use crate::task::{CpuId, Pid};
+pub use crate::topology::CpuSet;
+
 use crate::time::{Span, Stamp};
+use crate::topology::CpuId;
 
-/// CPUs as a set, of the first 64. On larger machines a CPU beyond is in no set, and the policy
-/// falls back to what the message says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CpuSet(pub u64);
+/// A thread, by the number the kernel calls pid (and `ps` calls TID or LWP).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pid(i32);
 
-impl CpuSet {
-    /// Whether `cpu` is in the set.
-    pub const fn contains(self, cpu: CpuId) -> bool {
-        let number = cpu.as_raw() as u32;
-        number < u64::BITS && self.0 >> number & 1 == 1
+impl Pid {
+    /// A pid, or `None` for zero (the idle task) and for negative numbers.
+    pub const fn new(raw: i32) -> Option<Pid> {
+        if raw > 0 { Some(Pid(raw)) } else { None }
+    }
+
+    /// The kernel's number.
+    pub const fn as_raw(self) -> i32 {
+        self.0
     }
 }
 
-/// Facts about one task, as the kernel saw them happen.
+/// Facts about one task, recorded by the fast path inside the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Wake-ups, those included that never came to user space.
+    /// Wake-ups, including those that found an idle CPU and were not queued to user space.
     pub wakeups: u64,
-    /// Times it gave up the CPU to sleep.
+    /// Voluntary switches: times the task gave up the CPU to sleep.
     pub voluntary: u64,
-    /// Times it lost the CPU.
+    /// Involuntary switches: times the task lost the CPU while it could still run.
     pub involuntary: u64,
-    /// CPU time of its life.
+    /// Total CPU time since the task was forked.
     pub cpu_time: Span,
-    /// When it last woke up.
+    /// Time of the last wake-up.
     pub woken: Stamp,
-    /// How long it slept before that.
+    /// Length of the sleep that the last wake-up ended.
     pub slept: Span,
-    /// Whether it is a kernel thread.
+    /// The task is a kernel thread.
     pub kthread: bool,
-    /// Whether it is a workqueue thread.
+    /// The task is a workqueue thread.
     pub workqueue: bool,
-    /// Whether its class is SCHED_IDLE.
+    /// The scheduling class is SCHED_IDLE.
     pub idle_class: bool,
-    /// Its nice value, -20 to 19.
+    /// The nice value, -20 to 19.
     pub nice: i8,
-    /// CPUs it may use.
+    /// CPUs the task may use.
     pub allowed: CpuSet,
-    /// The CPU that was interrupted for its wake-up, or that its waker is about to give up.
+    /// The CPU that was interrupted for the wake-up, or that the waker is about to give up.
     pub kicked: Option<CpuId>,
-    /// Whether its waker is about to give up its CPU: for so long it has slept right after each
-    /// wake-up.
+    /// The waker is expected to give up its CPU: lately it slept right after each wake-up.
     pub handed_off: bool,
-    /// Who woke it, or whom the interrupt that did found on its CPU; `None` for the idle task.
+    /// The waker, or for a wake-up from an interrupt the task that the interrupt found on its
+    /// CPU; `None` for the idle task.
     pub waker: Option<Pid>,
-    /// The first thread of its process.
+    /// The first thread of the task's process.
     pub process: Option<Pid>,
-    /// Where it ran last.
+    /// The CPU the task ran on last.
     pub last_cpu: Option<CpuId>,
-    /// How long it ran the last time it ran, until it slept or lost the CPU.
+    /// Length of the last run interval, until the task slept or lost the CPU.
     pub run_interval: Span,
-    /// When that ended.
+    /// End of the last run interval.
     pub stopped: Stamp,
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Finds a slot by what is stored in it: open addressing with linear probing, at most half full,
-//! so that a look-up touches one or two neighbouring cells.
+//! A hash index from keys to slots: open addressing with linear probing, at most half full, so
+//! that a look-up touches one or two neighbouring cells.
 //!
-//! The index knows slots and hashes, never the keys: the owner of the slots says whether a slot
-//! is the one that is looked for. So one index serves every kind of key. The hash stands beside
-//! the slot, and only a slot under the very hash is asked about, which is nearly always the right
-//! one: a search does not wait for the memory of others.
+//! The index stores slots and hashes but no keys, so one index type serves every kind of key: the
+//! caller says whether the slot found has the right key. A look-up asks this only for slots whose
+//! whole hash matches, which is nearly always the right slot, so it rarely reads the memory of
+//! another slot.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -33,19 +33,20 @@ pub struct Index {
 }
 
 impl Index {
-    /// Room for `capacity` slots, between 1 and 2^30. Nothing is allocated afterwards.
+    /// An index for `capacity` slots, between 1 and 2^30. Nothing is allocated afterwards.
     pub fn new(capacity: u32) -> Index {
         assert!((1..=1 << 30).contains(&capacity), "capacity is a number of slots");
         let size = (capacity as usize * 2).next_power_of_two();
         Index { cells: vec![EMPTY; size], mask: size - 1 }
     }
 
-    /// Where the search for a hash begins. Fibonacci hashing spreads neighbouring numbers.
+    /// The cell at which the search for a hash begins. Fibonacci hashing spreads consecutive
+    /// numbers.
     fn home(&self, hash: u32) -> usize {
         (u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & self.mask
     }
 
-    /// The slot under `hash` for which `is` holds.
+    /// The slot with this hash for which `is` holds.
     pub fn find(&self, hash: u32, is: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.home(hash);
         while !self.cells[at].is_empty() {
@@ -67,8 +68,8 @@ impl Index {
         self.cells[at] = Cell { hash, slot };
     }
 
-    /// Removes a slot that was added under `hash` and closes the gap, so that no search ends
-    /// before what it looks for.
+    /// Removes a slot that was added with `hash` and closes the gap, so that later searches do not
+    /// end at it.
     pub fn remove(&mut self, hash: u32, slot: u32) {
         let mut gap = self.home(hash);
         while self.cells[gap].slot != slot {
@@ -92,7 +93,7 @@ impl Index {
         self.cells[gap] = EMPTY;
     }
 
-    /// Where a search for `hash` begins, for a test of how a hash spreads.
+    /// The cell at which the search for `hash` begins, for tests of hash functions.
     #[cfg(test)]
     pub fn home_of(&self, hash: u32) -> usize {
         self.home(hash)
@@ -112,7 +113,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Few hashes, so that every search meets others' slots and every gap lies in a cluster.
+        /// There are few hashes, so that every search passes other slots and every gap is inside
+        /// a cluster.
         #[test]
         fn the_index_agrees_with_a_set(
             hashes in prop::collection::vec(0..5u32, 16),

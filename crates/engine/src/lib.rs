@@ -23,14 +23,21 @@
 
 extern crate alloc;
 
+pub mod adapting;
 pub mod durations;
+pub mod explaining;
 pub mod facts;
+pub mod fine;
+pub mod histogram;
 mod index;
 pub mod knobs;
+pub mod learning;
 mod list;
+pub mod placement;
 pub mod policy;
 pub mod port;
 pub mod procdb;
+pub mod registry;
 pub mod round;
 pub mod runqueue;
 pub mod setup;
@@ -39,7 +46,10 @@ pub mod task;
 pub mod time;
 pub mod topology;
 
-pub use policy::{Counters, Evidence, Memo, Mode, Policy};
+pub use explaining::Explaining;
+pub use learning::{Learning, Memo};
+pub use policy::{KernelRules, Mode, Policy, Waiting};
 pub use port::{Full, MachineView, Port};
+pub use registry::{PolicyInfo, PolicyType};
 pub use round::{Limits, Round, round};
 pub use setup::{NAMES_MAX, Setup, TASKS_MAX};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Doubly linked lists through slots, each slot on at most one of them.
+//! Doubly linked lists of slots. A slot is on at most one list.
 //!
-//! The links lie by themselves, eight bytes a slot, and not in the records that they connect: who
-//! joins or leaves touches its neighbours, and those are somebody else's records, anywhere in
-//! memory. The links of 100,000 tasks stay in a cache that their records do not fit into.
+//! The links are stored apart from the records, eight bytes a slot, because adding or removing a
+//! slot changes the links of its neighbours, whose records can be anywhere in memory. The links of
+//! 100,000 tasks fit into a cache that their records do not fit into.
 
 use crate::runqueue::Slot;
 use alloc::vec;
@@ -18,7 +18,7 @@ struct Link {
     next: u32,
 }
 
-/// The links of all slots, shared by all lists through them.
+/// The links of all slots, shared by all lists.
 pub struct Links(Vec<Link>);
 
 impl Links {
@@ -28,7 +28,7 @@ impl Links {
     }
 }
 
-/// One list: its two ends.
+/// The two ends of a list.
 #[derive(Clone, Copy)]
 pub struct List {
     head: u32,
@@ -40,25 +40,25 @@ fn slot(raw: u32) -> Option<Slot> {
 }
 
 impl List {
-    /// A list without a slot.
+    /// The empty list.
     pub const EMPTY: List = List { head: NONE, tail: NONE };
 
-    /// Who joined first of those on the list.
+    /// The first slot.
     pub fn head(&self) -> Option<Slot> {
         slot(self.head)
     }
 
-    /// Who joined next after `slot`, which is on the list.
+    /// The slot after `of`, which is on the list.
     pub fn behind(&self, links: &Links, Slot(of): Slot) -> Option<Slot> {
         slot(links.0[of as usize].next)
     }
 
-    /// Adds a slot that is on no list, at the end.
+    /// Adds a slot that is on no list at the end.
     pub fn push_back(&mut self, links: &mut Links, slot: Slot) {
         self.insert_before(links, None, slot);
     }
 
-    /// Adds a slot that is on no list before `behind`, or at the end when that is `None`.
+    /// Adds a slot that is on no list before `behind`, or at the end if `behind` is `None`.
     pub fn insert_before(&mut self, links: &mut Links, behind: Option<Slot>, Slot(slot): Slot) {
         let next = behind.map_or(NONE, |behind| behind.0);
         let prev = if next == NONE { self.tail } else { links.0[next as usize].prev };
@@ -67,14 +67,14 @@ impl List {
         self.set_prev(links, next, slot);
     }
 
-    /// Takes out a slot that is on this list.
+    /// Removes a slot that is on this list.
     pub fn unlink(&mut self, links: &mut Links, Slot(slot): Slot) {
         let Link { prev, next } = links.0[slot as usize];
         self.set_next(links, prev, next);
         self.set_prev(links, next, prev);
     }
 
-    /// Who follows `slot`, or is the first if that is [`NONE`].
+    /// Sets the slot after `slot`, or the head if `slot` is [`NONE`].
     fn set_next(&mut self, links: &mut Links, slot: u32, next: u32) {
         match slot {
             NONE => self.head = next,
@@ -82,7 +82,7 @@ impl List {
         }
     }
 
-    /// Who precedes `slot`, or is the last if that is [`NONE`].
+    /// Sets the slot before `slot`, or the tail if `slot` is [`NONE`].
     fn set_prev(&mut self, links: &mut Links, slot: u32, prev: u32) {
         match slot {
             NONE => self.tail = prev,
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_leave_from_anywhere_and_return_to_their_place() {
+    fn a_slot_can_be_removed_anywhere_and_put_back_in_place() {
         let mut links = Links::new(4);
         let mut list = List::EMPTY;
         assert_eq!(all(&list, &links), []);
@@ -125,13 +125,13 @@ mod tests {
     #[test]
     fn two_lists_share_the_links() {
         let mut links = Links::new(4);
-        let (mut ours, mut theirs) = (List::EMPTY, List::EMPTY);
+        let (mut even, mut odd) = (List::EMPTY, List::EMPTY);
         for slot in 0..4 {
-            let list = if slot % 2 == 0 { &mut ours } else { &mut theirs };
+            let list = if slot % 2 == 0 { &mut even } else { &mut odd };
             list.push_back(&mut links, Slot(slot));
         }
-        ours.unlink(&mut links, Slot(0));
-        theirs.push_back(&mut links, Slot(0));
-        assert_eq!((all(&ours, &links), all(&theirs, &links)), ([2].into(), [1, 3, 0].into()));
+        even.unlink(&mut links, Slot(0));
+        odd.push_back(&mut links, Slot(0));
+        assert_eq!((all(&even, &links), all(&odd, &links)), ([2].into(), [1, 3, 0].into()));
     }
 }

@@ -1,140 +1,153 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! What a policy is: it decides, and never calls out.
+//!
+//! A [`Policy`] says four things: what to do when a task [arrives](Policy::arrive), which task is
+//! [next](Policy::next), what a [refused](Policy::refused) decision means, and what an
+//! [exit](Policy::exit) means. A [`TaskTable`](crate::table::TaskTable) and a
+//! [`Runqueue`](crate::runqueue::Runqueue) make three of them one line each. Everything else is an
+//! offer: knobs, counters, and the optional traits [`Learning`](crate::learning::Learning) and
+//! [`Explaining`](crate::explaining::Explaining). An adaptive loop belongs to the policy's
+//! [type](crate::registry::PolicyType), since it runs in another process.
 
-use crate::knobs::Knobs;
+use crate::explaining::Explaining;
+use crate::knobs::Values;
+use crate::learning::Learning;
 use crate::port::MachineView;
-use crate::procdb::{Minute, Profile};
-use crate::task::{Arrival, Cause, Comm, Dispatch, Pid, Tier, Weight};
+use crate::task::{Arrival, Dispatch, Pid};
 use crate::time::{Span, Stamp};
+use alloc::boxed::Box;
 
 /// What an experimenter writes.
 ///
-/// Contract: a task taken in by [`on_arrival`](Policy::on_arrival) comes out of
-/// [`next`](Policy::next) exactly once, with its newest ticket, unless
-/// [`on_exit`](Policy::on_exit) ends it before.
-pub trait Policy {
-    /// A task waits for a CPU. Only called while there is [room](Policy::has_room).
-    fn on_arrival(&mut self, now: Stamp, arrival: Arrival, view: &MachineView);
+/// Contract: a task taken in by [`arrive`](Policy::arrive) comes out of [`next`](Policy::next)
+/// exactly once, with its newest ticket, unless [`exit`](Policy::exit) ends it before. No call
+/// allocates or blocks.
+pub trait Policy: Send {
+    /// A task waits for a CPU. Only called while there is [room](Waiting::has_room).
+    fn arrive(&mut self, now: Stamp, arrival: Arrival, view: &MachineView);
     /// The next decision, or `None` when nothing should run now.
     fn next(&mut self, now: Stamp, view: &MachineView) -> Option<Dispatch>;
-    /// Whether one more decision should follow in the same round.
+    /// The port refused the decision that [`next`](Policy::next) just made: the task waits again, in
+    /// the place it had.
+    fn refused(&mut self, dispatch: Dispatch);
+    /// The task is gone.
+    fn exit(&mut self, pid: Pid);
+    /// The tasks that wait for a decision; a [`TaskTable`](crate::table::TaskTable) knows them.
+    fn waiting(&self) -> &dyn Waiting;
+
+    /// New values of the policy's knobs, valid from the next decision on.
+    fn tune(&mut self, _values: &Values) {}
+    /// Whether one more decision should follow in the same round, because an urgent task waits.
     fn wants_more(&self) -> bool {
         false
     }
-    /// Whether the decision that was just accepted should not go alone: the next one follows in
-    /// the same round, so that nobody has to ask again when the task has run.
+    /// Whether the next decision should follow the one that was just accepted in the same round, so
+    /// that the CPU has a successor when the task sleeps.
     fn sends_along(&self, _sent: &Dispatch) -> bool {
         false
     }
-    /// The port refused the decision that [`next`](Policy::next) just made: the task waits again,
-    /// in the place it had.
-    fn on_refused(&mut self, dispatch: Dispatch);
-    /// The task is gone.
-    fn on_exit(&mut self, pid: Pid);
-    /// New settings, valid from the next decision on.
-    fn apply(&mut self, knobs: &Knobs);
-    /// How many tasks wait for a decision.
-    fn queued(&self) -> usize;
+    /// What the backend does by itself until the next round.
+    fn kernel_rules(&self, _now: Stamp) -> KernelRules {
+        KernelRules::default()
+    }
+    /// What is going on beyond single tasks, for statistics and the adaptive loop.
+    fn mode(&self, _now: Stamp) -> Mode {
+        Mode::default()
+    }
+    /// Writes the policy's own counters, in the order of
+    /// [`COUNTERS`](crate::registry::PolicyType::COUNTERS).
+    fn count(&self, _counters: &mut [u64]) {}
+    /// What the policy learns of tasks and programs and keeps over a restart.
+    fn learning(&mut self) -> Option<&mut dyn Learning> {
+        None
+    }
+    /// What the policy can say of a task.
+    fn explaining(&self) -> Option<&dyn Explaining> {
+        None
+    }
+}
+
+impl<P: Policy + ?Sized> Policy for Box<P> {
+    fn arrive(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
+        (**self).arrive(now, arrival, view);
+    }
+    fn next(&mut self, now: Stamp, view: &MachineView) -> Option<Dispatch> {
+        (**self).next(now, view)
+    }
+    fn refused(&mut self, dispatch: Dispatch) {
+        (**self).refused(dispatch);
+    }
+    fn exit(&mut self, pid: Pid) {
+        (**self).exit(pid);
+    }
+    fn waiting(&self) -> &dyn Waiting {
+        (**self).waiting()
+    }
+    fn tune(&mut self, values: &Values) {
+        (**self).tune(values);
+    }
+    fn wants_more(&self) -> bool {
+        (**self).wants_more()
+    }
+    fn sends_along(&self, sent: &Dispatch) -> bool {
+        (**self).sends_along(sent)
+    }
+    fn kernel_rules(&self, now: Stamp) -> KernelRules {
+        (**self).kernel_rules(now)
+    }
+    fn mode(&self, now: Stamp) -> Mode {
+        (**self).mode(now)
+    }
+    fn count(&self, counters: &mut [u64]) {
+        (**self).count(counters);
+    }
+    fn learning(&mut self) -> Option<&mut dyn Learning> {
+        (**self).learning()
+    }
+    fn explaining(&self) -> Option<&dyn Explaining> {
+        (**self).explaining()
+    }
+}
+
+/// The tasks that wait for a decision.
+pub trait Waiting {
+    /// How many.
+    fn nr_waiting(&self) -> usize;
     /// Whether one more arrival can be taken in.
     fn has_room(&self) -> bool;
     /// How long the longest waiting task has waited.
     fn oldest_wait(&self, now: Stamp) -> Span;
-    /// What the policy counts, for people to read.
-    fn counters(&self) -> Counters {
-        Counters::default()
-    }
-    /// What the policy thinks is going on beyond single tasks.
-    fn mode(&self, _now: Stamp) -> Mode {
-        Mode::default()
-    }
-    /// What is held of a task, and what its tier rests on. One look-up; it allocates nothing.
-    fn evidence(&self, _pid: Pid) -> Option<Evidence> {
-        None
-    }
-    /// What time it is for what is learned of programs. Called about once a minute.
-    fn on_minute(&mut self, _when: Minute) {}
-    /// What was learned of programs.
-    fn programs(&self) -> &[Profile] {
-        &[]
-    }
-    /// Takes in what was learned of programs before. For the start: it may allocate.
-    fn learn_programs(&mut self, _when: Minute, _known: &[Profile]) {}
-    /// Hands out what is worth keeping over a restart of the scheduler.
-    fn export(&self, _keep: &mut dyn FnMut(Memo)) {}
-    /// Takes back what [`export`](Policy::export) handed out.
-    fn import(&mut self, _memo: Memo) {}
 }
 
-/// What a policy has done since it started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Arrivals that were wake-ups, first sight included.
-    pub wakeups: u64,
-    /// Arrivals that had lost the CPU.
-    pub requeues: u64,
-    /// Decisions taken for age rather than for order.
-    pub rescues: u64,
-    /// Tasks of whose name something was known when they appeared.
-    pub predictions: u64,
-    /// Decisions by tier, in the order of [`Tier::ALL`].
-    pub by_tier: [u64; 3],
+/// What the backend and the fast path do by themselves between two rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelRules {
+    /// A running task may be interrupted for a more urgent one that wakes up.
+    pub preempt: bool,
+    /// A waker that has always slept soon after a wakeup is expected to do so again.
+    pub hand_off: bool,
+    /// A Batch task that has run for less is not interrupted for another Batch task.
+    pub preempt_thresh: Span,
+    /// Very many tasks wake up at the moment: the threshold counts as zero.
+    pub burst: bool,
+    /// Slice of a task that the backend places on an idle CPU. Fixed while it is loaded.
+    pub idle_slice: Span,
 }
 
-impl Counters {
-    /// Counts an arrival.
-    pub fn arrived(&mut self, cause: Cause) {
-        match cause {
-            Cause::New | Cause::Wakeup => self.wakeups += 1,
-            Cause::Requeue => self.requeues += 1,
+impl Default for KernelRules {
+    fn default() -> Self {
+        KernelRules {
+            preempt: true,
+            hand_off: true,
+            preempt_thresh: Span::from_millis(1),
+            burst: false,
+            idle_slice: Span::from_micros(100),
         }
     }
 }
 
-/// What is kept of a task over a restart of the scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memo {
-    /// Who.
-    pub pid: Pid,
-    /// Its name: a task that changed it since is somebody else.
-    pub comm: Comm,
-    /// How urgent it was.
-    pub tier: Tier,
-    /// How long it usually ran between two sleeps.
-    pub run: Span,
-}
-
-/// What a policy holds of a task, and what its tier rests on, for people to read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Evidence {
-    /// Its name.
-    pub comm: Comm,
-    /// How urgent it is.
-    pub tier: Tier,
-    /// The tier that its behaviour alone gives.
-    pub behaves: Tier,
-    /// The tier that its name gives, if that decides.
-    pub named: Option<Tier>,
-    /// It has used up its slices for longer than it usually runs.
-    pub cpu_bound: bool,
-    /// It takes what Batch work lacks.
-    pub over_share: bool,
-    /// It has been seen often enough that averages move slowly.
-    pub mature: bool,
-    /// How long it usually runs between two sleeps, and how far a run usually is from that.
-    pub run: Span,
-    /// See `run`.
-    pub run_dev: Span,
-    /// Wake-ups in 100 ms.
-    pub wake_freq: u64,
-    /// The score that its behaviour gives.
-    pub score: u32,
-    /// Its share of CPU time.
-    pub weight: Weight,
-}
-
-/// What the detectors found, and what follows from it (README, "Longrun Detection" and "Dual Burst
-/// Detection").
+/// What a policy found out beyond single tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mode {
     /// Many tasks appear at once.

@@ -6,7 +6,7 @@
 
 use crate::policy::Policy;
 use crate::port::{Full, Port};
-use crate::task::Placement;
+use crate::task::{Cause, Dispatch, Placement};
 use crate::time::Stamp;
 
 /// How much one round may do.
@@ -28,8 +28,8 @@ impl Limits {
     pub const ARRIVALS: usize = 4096;
 
     /// One decision for the CPU that becomes free, so that all others are made as late as can be;
-    /// and as many besides as one dispatch call takes from us (`GUARD_DRAIN` in
-    /// src/bpf/backend_guard.h), if somebody urgent waits.
+    /// and as many besides as one dispatch call takes from the ring (`DRAIN_MAX` of the backend patches),
+    /// if an urgent task waits.
     pub const KERNEL: Limits = Limits { arrivals: Limits::ARRIVALS, dispatches: 1, extra: 7 };
 }
 
@@ -38,25 +38,32 @@ impl Limits {
 pub struct Round {
     /// Arrivals taken in.
     pub received: usize,
+    /// Those of them that had lost the CPU; the others woke up.
+    pub requeues: usize,
     /// Decisions the port accepted.
     pub sent: usize,
+    /// The same by tier, in the order of [`Tier::ALL`](crate::task::Tier::ALL).
+    pub by_tier: [u32; 3],
+    /// Those of them that were taken for age rather than for order.
+    pub rescues: u32,
     /// Whether the port refused one, which ends the round.
     pub refused: bool,
     /// Tasks that still wait. Above zero the scheduler wants to run again at once.
     pub pending: usize,
 }
 
-/// One round: take in who waits, decide, hand over. `now` is the only clock of the round.
-pub fn round<P: Port, Q: Policy>(
+/// One round: take in the tasks that wait, decide, hand over. `now` is the only clock of the round.
+pub fn round<P: Port, Q: Policy + ?Sized>(
     now: Stamp,
     port: &mut P,
     policy: &mut Q,
     limits: Limits,
 ) -> Round {
     let mut done = Round::default();
-    while done.received < limits.arrivals && policy.has_room() {
+    while done.received < limits.arrivals && policy.waiting().has_room() {
         let Some(arrival) = port.recv() else { break };
-        policy.on_arrival(now, arrival, port.view());
+        done.requeues += usize::from(arrival.cause == Cause::Requeue);
+        policy.arrive(now, arrival, port.view());
         done.received += 1;
     }
     let mut along = false;
@@ -65,16 +72,24 @@ pub fn round<P: Port, Q: Policy>(
     {
         let Some(dispatch) = policy.next(now, port.view()) else { break };
         if port.send(&dispatch) == Err(Full) {
-            policy.on_refused(dispatch);
+            policy.refused(dispatch);
             done.refused = true;
             break;
         }
-        done.sent += 1;
+        done.note(&dispatch);
         along = policy.sends_along(&dispatch);
         if let (true, Placement::Cpu(cpu)) = (dispatch.preempt, dispatch.placement) {
             port.kick(cpu);
         }
     }
-    done.pending = policy.queued();
+    done.pending = policy.waiting().nr_waiting();
     done
+}
+
+impl Round {
+    fn note(&mut self, sent: &Dispatch) {
+        self.sent += 1;
+        self.by_tier[sent.tier.index()] += 1;
+        self.rescues += u32::from(sent.reason.is_rescue());
+    }
 }

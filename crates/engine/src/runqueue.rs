@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A queue ordered by virtual time, in which a task can also be found and taken out again.
+//! A runqueue ordered by virtual time, from which any task can be removed.
 //!
-//! An implicit four-ary heap of (key, arrival number, slot), with the heap position of every slot
-//! beside it. An entry has 16 bytes, so the four children of a node are one cache line, and a heap
-//! of 100,000 tasks is at most nine lines deep. Equal keys leave in the order in which they came,
-//! so order never depends on the shape of the heap. Memory is taken once, in [`Runqueue::new`].
+//! An implicit four-ary heap of (key, insertion number, slot), and an array with the heap position
+//! of every slot. An entry has 16 bytes, so the four children of a node are one cache line, and a
+//! heap of 100,000 tasks is at most nine lines deep. Equal keys leave in the order of insertion,
+//! so the order never depends on the shape of the heap. [`Runqueue::new`] allocates all memory.
 
 use crate::time::Vtime;
 use alloc::vec;
@@ -14,8 +14,8 @@ use core::cmp::Ordering;
 
 /// Children of a heap node.
 const ARITY: usize = 4;
-/// Arrival numbers by which a task that is put back is ahead of all: so many do not come while
-/// somebody waits.
+/// How far a task that is put back is ahead in insertion number. Fewer tasks are inserted than this
+/// while any task waits, so it is ahead of all waiting tasks.
 const AHEAD: u32 = 1 << 30;
 /// Heap position of a slot that is not queued here.
 const NOWHERE: u32 = u32::MAX;
@@ -27,9 +27,10 @@ pub struct Slot(pub u32);
 #[derive(Clone, Copy, Default)]
 struct Entry {
     key: Vtime,
-    /// Breaks ties: earlier insertions first. The numbers wrap round, and two are compared by how
-    /// far they are apart: nobody waits while 2^30 others come, which takes 18 minutes at a
-    /// million a second, and the kernel's watchdog waits for 5 s.
+    /// Insertion number, which breaks ties: earlier insertions first. The numbers wrap around, and
+    /// two are compared by their signed difference. That is safe because no task waits while 2^30
+    /// others are inserted: this takes 18 minutes at a million a second, and the kernel's watchdog
+    /// waits for 5 s.
     seq: u32,
     slot: Slot,
 }
@@ -49,10 +50,10 @@ impl Entry {
 #[repr(align(64))]
 struct Line([Entry; ARITY]);
 
-/// Tasks ordered by virtual time, smallest first. See the module for how.
+/// Tasks ordered by virtual time, smallest first. The module doc describes the heap.
 pub struct Runqueue {
-    /// Position 0. Apart from the others, so that these begin with a line of their own and fill
-    /// a power of two of them.
+    /// Position 0. It is stored apart, so that the other positions begin at a cache line and each
+    /// node's children share one.
     root: Entry,
     lines: Vec<Line>,
     len: usize,
@@ -61,7 +62,7 @@ pub struct Runqueue {
 }
 
 impl Runqueue {
-    /// A queue that can hold the slots `0..capacity`, all at once.
+    /// A queue that can hold all slots `0..capacity` at once.
     pub fn new(capacity: u32) -> Self {
         let lines = (capacity.saturating_sub(1) as usize).div_ceil(ARITY);
         Runqueue {
@@ -73,24 +74,24 @@ impl Runqueue {
         }
     }
 
-    /// How many tasks wait here.
+    /// The number of queued tasks.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nobody waits here.
+    /// Whether no task is queued.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds `slot`, behind everyone of the same key. A slot that is queued here already keeps the
-    /// place it has.
+    /// Adds `slot` behind all tasks of the same key. A slot that is queued already keeps its
+    /// place.
     pub fn insert(&mut self, slot: Slot, key: Vtime) {
         self.inserted = self.inserted.wrapping_add(1);
         self.insert_entry(Entry { key, seq: self.inserted, slot });
     }
 
-    /// Puts back what [`pop`](Self::pop) returned, ahead of everyone of the same key.
+    /// Puts back what [`pop`](Self::pop) returned, ahead of all tasks of the same key.
     pub fn put_back(&mut self, slot: Slot, key: Vtime) {
         let seq = self.inserted.wrapping_sub(AHEAD);
         self.insert_entry(Entry { key, seq, slot });
@@ -108,14 +109,14 @@ impl Runqueue {
         entries.map(|entry| (entry.slot, entry.key))
     }
 
-    /// Takes out the task with the smallest key.
+    /// Removes the task with the smallest key.
     pub fn pop(&mut self) -> Option<(Slot, Vtime)> {
         let (slot, key) = self.peek()?;
         self.remove(slot);
         Some((slot, key))
     }
 
-    /// Takes out `slot`, wherever it stands, and returns its key; `None` if it is not queued here.
+    /// Removes `slot` from any position and returns its key; `None` if it is not queued.
     pub fn remove(&mut self, slot: Slot) -> Option<Vtime> {
         let at = core::mem::replace(&mut self.place[slot.0 as usize], NOWHERE);
         if at == NOWHERE {
@@ -125,7 +126,7 @@ impl Runqueue {
         let removed = *self.at(at);
         self.len -= 1;
         if at < self.len {
-            // The last entry goes into the gap, or to where it belongs above or below it.
+            // Move the last entry into the gap, or to its right position above or below it.
             let last = *self.at(self.len);
             let gap = self.sift_up(at, &last);
             let gap = if gap == at { self.sift_down(gap, &last) } else { gap };
@@ -143,7 +144,7 @@ impl Runqueue {
         self.put(gap, entry);
     }
 
-    /// Moves the gap at `at` up to where `entry` belongs, or leaves it.
+    /// Moves the gap at `at` up as far as `entry` has to go.
     fn sift_up(&mut self, mut at: usize, entry: &Entry) -> usize {
         while at > 0 {
             let parent = (at - 1) / ARITY;
@@ -156,7 +157,7 @@ impl Runqueue {
         at
     }
 
-    /// Moves the gap at `at` down to where `entry` belongs, or leaves it.
+    /// Moves the gap at `at` down as far as `entry` has to go.
     fn sift_down(&mut self, mut at: usize, entry: &Entry) -> usize {
         loop {
             let first = at * ARITY + 1;
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_keys_leave_in_order_of_arrival() {
+    fn equal_keys_leave_in_order_of_insertion() {
         let mut queue = Runqueue::new(8);
         for slot in [3, 1, 2] {
             queue.insert(Slot(slot), key(7));
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_back_is_first_again() {
+    fn a_task_put_back_is_first_again() {
         let mut queue = Runqueue::new(8);
         queue.insert(Slot(0), key(7));
         queue.insert(Slot(1), key(7));
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn order_of_arrival_survives_the_end_of_the_numbers() {
+    fn order_of_insertion_survives_the_wrap_of_its_numbers() {
         let mut queue = Runqueue::new(8);
         queue.inserted = u32::MAX - 1;
         for slot in [3, 1, 2] {
@@ -252,7 +253,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a sorted list: any mix of insertions, removals and pops gives the same order.
+        /// Any mix of insertions, removals and pops gives the same order as a sorted list.
         #[test]
         fn behaves_like_a_sorted_list(
             steps in prop::collection::vec((0u32..64, 0u64..20, 0u8..4), 0..300),

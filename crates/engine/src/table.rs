@@ -1,25 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Everything known about every task, in memory that is taken once.
+//! One record for every known task, in memory that is allocated once.
 //!
-//! A record outlives its task's stay in a queue, because what was learned about the task is worth
-//! keeping while it sleeps. Each record is on exactly one list: *waiting* (it has a ticket that
-//! was not answered yet, oldest first, one list for each [`Class`] of tasks whose ages are
-//! compared), *resting* (nothing to decide, least recently seen first) or *free*. When a new task
-//! comes and no record is free, the task that has rested longest is forgotten: it starts afresh if
-//! it ever comes back. When all records wait, there is [no room](TaskTable::has_room), and the
-//! engine leaves messages in the kernel's ring until a dispatch makes some.
+//! A record is kept while its task runs or sleeps, so that what was learned about the task is
+//! known at its next wake-up. Each record is on exactly one list:
+//!
+//! - *waiting*: the task's newest ticket is not answered yet. Oldest first, one list for each
+//!   [`Class`] of tasks whose ages are compared.
+//! - *resting*: the task runs or sleeps. Least recently dispatched first.
+//! - *free*: the record belongs to no task.
+//!
+//! When a new task arrives and no record is free, the table evicts the task that has rested
+//! longest. An evicted task that arrives again is a new task. When all records wait, the table
+//! has [no room](TaskTable::has_room), and the round leaves messages in the kernel's ring until a
+//! dispatch makes room.
 
 use crate::facts::CpuSet;
 use crate::index::Index;
 use crate::list::{Links, List};
+use crate::policy::Waiting;
 use crate::runqueue::Slot;
 use crate::task::{Arrival, CpuId, Pid, Request, Ticket};
 use crate::time::{Span, Stamp};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Which list a record is on.
+/// The list that a record is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Free,
@@ -27,36 +33,36 @@ enum State {
     Waiting,
 }
 
-/// Tasks among which it is asked who has waited longest: a policy numbers them as it likes.
+/// A group of tasks whose ages are compared. The policy gives the numbers their meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Class(u8);
 
 impl Class {
-    /// How many classes there are.
+    /// The number of classes.
     pub const COUNT: usize = 3;
 
-    /// The class of this number, below [`Class::COUNT`].
+    /// The class with this number, below [`Class::COUNT`].
     pub const fn new(number: u8) -> Class {
         assert!((number as usize) < Class::COUNT, "there are no more classes");
         Class(number)
     }
 }
 
-/// A task's stay in the table, apart from its record: eight bytes for what is asked of tasks that
-/// are only passed by.
+/// The part of a record that searches read of many tasks. It takes eight bytes and is stored apart
+/// from the record, so that a search touches few cache lines.
 #[derive(Clone, Copy)]
-struct Stay {
+struct Entry {
     pid: Pid,
     state: State,
-    /// On which of the waiting lists it is, or was last.
+    /// The waiting list that the task is on, or was on last.
     class: Class,
 }
 
-/// What is kept of a [`Request`], in 24 bytes instead of 40.
+/// A [`Request`] in 24 bytes instead of 40.
 #[derive(Clone, Copy)]
 struct Kept {
     ticket: Ticket,
-    /// No CPU: not known.
+    /// Empty if not known.
     allowed: CpuSet,
     cpu: CpuId,
     /// There are at most 1,024 CPUs.
@@ -87,34 +93,34 @@ impl Kept {
     }
 }
 
-/// What is looked at when it is this task's turn to arrive or to be dispatched. With the data of
-/// the `pandemonium` policy it is two cache lines long, and the allocator, which rounds up to a
+/// The part of a record that is read only when its task arrives or is dispatched. With the data of
+/// the `pandemonium` policy it is two cache lines long, so the allocator, which rounds up to a
 /// power of two, wastes nothing.
 #[derive(Clone)]
 #[repr(align(64))]
 struct Record<T> {
-    /// What its newest message asks for; `None` for a task remembered from before a restart.
+    /// From the newest message; `None` for a task restored after a restart.
     kept: Option<Kept>,
     data: T,
 }
 
-/// What an arrival met.
+/// The state of the table that an arrival found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
-    /// A task never seen, or forgotten: its data is `T::default()`.
+    /// The task is new, or was evicted. Its data is `T::default()`.
     New(Slot),
-    /// A task that is known and was not waiting, and how long ago its message before came.
+    /// The task is known and was not waiting. With the time since its last message.
     Known(Slot, Span),
-    /// A task that waits already: the newer ticket takes the older one's place. Its data is as it
-    /// was, even if the ticket says that the pid has been used again: a queue may depend on it.
+    /// The task waits already. The newer ticket replaces the older one. The data is unchanged
+    /// even if the ticket shows that the pid was reused, because a queue may depend on it.
     Replaced(Slot),
 }
 
-/// Records of up to a fixed number of tasks; `T` is what the policy keeps about each.
+/// Records of up to a fixed number of tasks; `T` is the policy's data about each.
 pub struct TaskTable<T> {
     records: Vec<Record<T>>,
-    stays: Vec<Stay>,
-    /// When each began to wait. Kept when a newer ticket replaces an older one: the task has
+    entries: Vec<Entry>,
+    /// When each task began to wait. A newer ticket does not change it, because the task has
     /// waited all the time.
     since: Vec<Stamp>,
     index: PidIndex,
@@ -123,22 +129,37 @@ pub struct TaskTable<T> {
     resting: List,
     waiting: [List; Class::COUNT],
     nr_waiting: usize,
-    /// Who left last and who stood behind it, until anybody else comes or goes.
-    left: Option<(Slot, Option<Slot>)>,
+    /// The task that left last and the task behind it on its list, until another task enters or
+    /// leaves.
+    last_left: Option<(Slot, Option<Slot>)>,
+}
+
+impl<T: Clone + Default> Waiting for TaskTable<T> {
+    fn nr_waiting(&self) -> usize {
+        self.nr_waiting
+    }
+
+    fn has_room(&self) -> bool {
+        self.nr_waiting < self.records.len()
+    }
+
+    fn oldest_wait(&self, now: Stamp) -> Span {
+        self.oldest().map_or(Span::ZERO, |slot| self.waited(slot, now))
+    }
 }
 
 impl<T: Clone + Default> TaskTable<T> {
-    /// Bytes of what is kept about one task and looked at only when it is that task's turn.
+    /// Bytes of the part of a record that is read only when its task arrives or is dispatched.
     pub const RECORD_SIZE: usize = size_of::<Record<T>>();
 
     /// A table for up to `capacity` tasks, which must be between 1 and 2^30.
     pub fn new(capacity: u32) -> Self {
         assert!((1..=1 << 30).contains(&capacity), "capacity is a number of tasks");
         let all = capacity as usize;
-        let nobody = Stay { pid: Pid::default(), state: State::Free, class: Class::default() };
+        let free = Entry { pid: Pid::default(), state: State::Free, class: Class::default() };
         let mut table = TaskTable {
             records: vec![Record { kept: None, data: T::default() }; all],
-            stays: vec![nobody; all],
+            entries: vec![free; all],
             since: vec![Stamp::default(); all],
             index: PidIndex(Index::new(capacity)),
             links: Links::new(capacity),
@@ -146,7 +167,7 @@ impl<T: Clone + Default> TaskTable<T> {
             resting: List::EMPTY,
             waiting: [List::EMPTY; Class::COUNT],
             nr_waiting: 0,
-            left: None,
+            last_left: None,
         };
         for slot in 0..capacity {
             table.free.push_back(&mut table.links, Slot(slot));
@@ -154,22 +175,7 @@ impl<T: Clone + Default> TaskTable<T> {
         table
     }
 
-    /// How many tasks wait for a decision.
-    pub fn nr_waiting(&self) -> usize {
-        self.nr_waiting
-    }
-
-    /// Whether one more arrival can be taken in, whoever it is.
-    pub fn has_room(&self) -> bool {
-        self.nr_waiting < self.records.len()
-    }
-
-    /// How long the longest waiting task has waited.
-    pub fn oldest_wait(&self, now: Stamp) -> Span {
-        self.oldest().map_or(Span::ZERO, |slot| self.waited(slot, now))
-    }
-
-    /// The longest waiting task; of several, the one whose class has the lowest number.
+    /// The longest waiting task. Of several with the same age, the one of the lowest class.
     pub fn oldest(&self) -> Option<Slot> {
         let heads = self.waiting.iter().filter_map(List::head);
         heads.min_by_key(|head| self.since[head.0 as usize])
@@ -180,78 +186,78 @@ impl<T: Clone + Default> TaskTable<T> {
         self.waiting[class.0 as usize].head()
     }
 
-    /// Sorts the task that has just [entered](Self::enter) into a class. Nobody may have entered
-    /// since, or the class would no longer be in the order of age.
+    /// Moves the task that has just [entered](Self::enter) to a class. No other task may have
+    /// entered in between, or the class is no longer ordered by age.
     pub fn classify(&mut self, slot: Slot, class: Class) {
-        let stay = &mut self.stays[slot.0 as usize];
-        let before = core::mem::replace(&mut stay.class, class);
-        if stay.state == State::Waiting && before != class {
+        let entry = &mut self.entries[slot.0 as usize];
+        let before = core::mem::replace(&mut entry.class, class);
+        if entry.state == State::Waiting && before != class {
             self.waiting[before.0 as usize].unlink(&mut self.links, slot);
             self.waiting[class.0 as usize].push_back(&mut self.links, slot);
         }
     }
 
-    /// Takes in an arrival. There must be [room](Self::has_room).
+    /// Takes an arrival. There must be [room](Self::has_room).
     pub fn enter(&mut self, now: Stamp, arrival: Arrival) -> Entered {
-        self.left = None;
-        let Some(slot) = self.index.find(&self.stays, arrival.pid) else {
+        self.last_left = None;
+        let Some(slot) = self.index.find(&self.entries, arrival.pid) else {
             let slot = self.allot(arrival.pid);
             self.wait(now, slot, arrival);
             return Entered::New(slot);
         };
-        if self.stays[slot.0 as usize].state == State::Waiting {
+        if self.entries[slot.0 as usize].state == State::Waiting {
             self.records[slot.0 as usize].kept = Some(Kept::of(arrival.request()));
             return Entered::Replaced(slot);
         }
-        let reborn = self.was_reborn(slot, &arrival);
-        if reborn {
+        let pid_reused = self.is_pid_reused(slot, &arrival);
+        if pid_reused {
             self.records[slot.0 as usize].data = T::default();
         }
         self.resting.unlink(&mut self.links, slot);
         let since = self.waited(slot, now);
         self.wait(now, slot, arrival);
-        if reborn { Entered::New(slot) } else { Entered::Known(slot, since) }
+        if pid_reused { Entered::New(slot) } else { Entered::Known(slot, since) }
     }
 
-    /// The task was dispatched: it rests until it comes back. What it waited for is returned.
+    /// The task was dispatched and rests until its next arrival. Returns its request.
     pub fn leave(&mut self, slot: Slot) -> Request {
-        let Stay { pid, state, class } = self.stays[slot.0 as usize];
+        let Entry { pid, state, class } = self.entries[slot.0 as usize];
         assert!(state == State::Waiting, "only a waiting task leaves");
         let kept = self.records[slot.0 as usize].kept.expect("a waiting task has arrived");
         let class = &mut self.waiting[class.0 as usize];
-        self.left = Some((slot, class.behind(&self.links, slot)));
+        self.last_left = Some((slot, class.behind(&self.links, slot)));
         class.unlink(&mut self.links, slot);
         self.nr_waiting -= 1;
         self.rest(slot);
         kept.request(pid)
     }
 
-    /// The dispatch of `pid`, who [left](Self::leave) just now, was refused: it waits again, since
-    /// when it has waited all along and in the place it had. Had anybody come or gone in between,
-    /// that place would be lost and the task would be the last to be found the oldest.
+    /// Undoes the last [`leave`](Self::leave): the dispatch of `pid` was refused. The task waits
+    /// again, with its old age and at its old place in the list. If another task entered or left
+    /// in between, the old place is unknown and the task goes to the end of the list.
     pub fn come_back(&mut self, pid: Pid) -> Option<Slot> {
-        let slot = self.index.find(&self.stays, pid)?;
-        let stay = &mut self.stays[slot.0 as usize];
-        if stay.state != State::Resting {
+        let slot = self.index.find(&self.entries, pid)?;
+        let entry = &mut self.entries[slot.0 as usize];
+        if entry.state != State::Resting {
             return None;
         }
-        stay.state = State::Waiting;
+        entry.state = State::Waiting;
         self.resting.unlink(&mut self.links, slot);
-        let behind = match self.left.take() {
+        let behind = match self.last_left.take() {
             Some((left, behind)) if left == slot => behind,
             _ => None,
         };
-        self.waiting[stay.class.0 as usize].insert_before(&mut self.links, behind, slot);
+        self.waiting[entry.class.0 as usize].insert_before(&mut self.links, behind, slot);
         self.nr_waiting += 1;
         Some(slot)
     }
 
-    /// The task is gone: its record is free again. Returns its slot if it was waiting, so that
-    /// the caller takes it out of its queue.
+    /// The task has exited: frees its record. Returns the slot if the task was waiting, so that
+    /// the caller removes it from its queue.
     pub fn forget(&mut self, pid: Pid) -> Option<Slot> {
-        self.left = None;
-        let slot = self.index.find(&self.stays, pid)?;
-        let Stay { state, class, .. } = self.stays[slot.0 as usize];
+        self.last_left = None;
+        let slot = self.index.find(&self.entries, pid)?;
+        let Entry { state, class, .. } = self.entries[slot.0 as usize];
         let was_waiting = state == State::Waiting;
         if was_waiting {
             self.waiting[class.0 as usize].unlink(&mut self.links, slot);
@@ -263,9 +269,9 @@ impl<T: Clone + Default> TaskTable<T> {
         was_waiting.then_some(slot)
     }
 
-    /// Adds what was known of a task before a restart, unless the table is full or knows better.
+    /// Restores a task's data after a restart, unless the table is full or knows the task.
     pub fn remember(&mut self, pid: Pid, data: T) {
-        if self.free.head().is_none() || self.index.find(&self.stays, pid).is_some() {
+        if self.free.head().is_none() || self.index.find(&self.entries, pid).is_some() {
             return;
         }
         let slot = self.allot(pid);
@@ -273,84 +279,84 @@ impl<T: Clone + Default> TaskTable<T> {
         self.rest(slot);
     }
 
-    /// The slot of a task, if it is known.
+    /// The slot of a known task.
     pub fn find(&self, pid: Pid) -> Option<Slot> {
-        self.index.find(&self.stays, pid)
+        self.index.find(&self.entries, pid)
     }
 
-    /// The slot of a task, if it waits.
+    /// The slot of a waiting task.
     pub fn waiting(&self, pid: Pid) -> Option<Slot> {
-        let slot = self.index.find(&self.stays, pid)?;
-        (self.stays[slot.0 as usize].state == State::Waiting).then_some(slot)
+        let slot = self.index.find(&self.entries, pid)?;
+        (self.entries[slot.0 as usize].state == State::Waiting).then_some(slot)
     }
 
-    /// What its newest message asks for, if it has ever sent one.
+    /// The request of the task's newest message, if there was one.
     pub fn request(&self, slot: Slot) -> Option<Request> {
         let kept = self.records[slot.0 as usize].kept.as_ref()?;
-        Some(kept.request(self.stays[slot.0 as usize].pid))
+        Some(kept.request(self.entries[slot.0 as usize].pid))
     }
 
-    /// How long the task has waited, or how long ago its last message came.
+    /// How long the task has waited; for a resting task, the time since its last message.
     pub fn waited(&self, slot: Slot, now: Stamp) -> Span {
         now.since(self.since[slot.0 as usize])
     }
 
-    /// What the policy keeps about the task.
+    /// The policy's data about the task.
     pub fn data(&self, slot: Slot) -> &T {
         &self.records[slot.0 as usize].data
     }
 
-    /// What the policy keeps about the task.
+    /// The policy's data about the task, for changes.
     pub fn data_mut(&mut self, slot: Slot) -> &mut T {
         &mut self.records[slot.0 as usize].data
     }
 
-    /// Every known task, in the order of their slots.
+    /// All known tasks, in the order of their slots.
     pub fn known(&self) -> impl Iterator<Item = (Pid, &T)> {
-        let used = self.stays.iter().zip(&self.records);
-        let used = used.filter(|(stay, _)| stay.state != State::Free);
-        used.map(|(stay, record)| (stay.pid, &record.data))
+        let used = self.entries.iter().zip(&self.records);
+        let used = used.filter(|(entry, _)| entry.state != State::Free);
+        used.map(|(entry, record)| (entry.pid, &record.data))
     }
 
-    /// A first ticket for a task that had tickets before means that the pid was used again. A
-    /// task remembered from before a restart had none: its first ticket is our restart's doing.
-    fn was_reborn(&self, slot: Slot, arrival: &Arrival) -> bool {
+    /// A first ticket of a task that had tickets before means that the pid was reused. A task
+    /// restored after a restart had none: it gets a first ticket because the backend restarted.
+    fn is_pid_reused(&self, slot: Slot, arrival: &Arrival) -> bool {
         arrival.ticket == Ticket::FIRST && self.records[slot.0 as usize].kept.is_some()
     }
 
     fn wait(&mut self, now: Stamp, slot: Slot, arrival: Arrival) {
         self.records[slot.0 as usize].kept = Some(Kept::of(arrival.request()));
         self.since[slot.0 as usize] = now;
-        let stay = &mut self.stays[slot.0 as usize];
-        stay.state = State::Waiting;
-        self.waiting[stay.class.0 as usize].push_back(&mut self.links, slot);
+        let entry = &mut self.entries[slot.0 as usize];
+        entry.state = State::Waiting;
+        self.waiting[entry.class.0 as usize].push_back(&mut self.links, slot);
         self.nr_waiting += 1;
     }
 
     fn rest(&mut self, slot: Slot) {
-        self.stays[slot.0 as usize].state = State::Resting;
+        self.entries[slot.0 as usize].state = State::Resting;
         self.resting.push_back(&mut self.links, slot);
     }
 
-    /// A record for a new task, on no list yet.
+    /// Returns a record for a new task, on no list yet.
     fn allot(&mut self, pid: Pid) -> Slot {
         if self.free.head().is_none() {
-            let forgotten = self.resting.head().expect("the caller made sure that there is room");
+            let forgotten = self.resting.head().expect("the caller has checked that there is room");
             self.resting.unlink(&mut self.links, forgotten);
             self.vacate(forgotten);
         }
-        let slot = self.free.head().expect("one was free, or has just become so");
+        let slot = self.free.head().expect("a record was free or was just freed");
         self.free.unlink(&mut self.links, slot);
-        let stay = &mut self.stays[slot.0 as usize];
-        (stay.pid, stay.class) = (pid, Class::default());
-        self.index.insert(&self.stays, slot);
+        let entry = &mut self.entries[slot.0 as usize];
+        (entry.pid, entry.class) = (pid, Class::default());
+        self.index.insert(&self.entries, slot);
         slot
     }
 
-    /// Empties a record that is on no list and puts it on the free one.
+    /// Clears a record that is on no list and adds it to the free list.
     fn vacate(&mut self, slot: Slot) {
-        self.index.remove(&self.stays, slot);
-        self.stays[slot.0 as usize].state = State::Free;
+        self.index.remove(&self.entries, slot);
+        self.entries[slot.0 as usize].state = State::Free;
         self.records[slot.0 as usize] = Record { kept: None, data: T::default() };
         self.free.push_back(&mut self.links, slot);
     }
@@ -360,20 +366,20 @@ impl<T: Clone + Default> TaskTable<T> {
 struct PidIndex(Index);
 
 impl PidIndex {
-    fn find(&self, stays: &[Stay], pid: Pid) -> Option<Slot> {
-        self.0.find(hash(pid), |slot| stays[slot as usize].pid == pid).map(Slot)
+    fn find(&self, entries: &[Entry], pid: Pid) -> Option<Slot> {
+        self.0.find(hash(pid), |slot| entries[slot as usize].pid == pid).map(Slot)
     }
 
-    fn insert(&mut self, stays: &[Stay], slot: Slot) {
-        self.0.insert(hash(stays[slot.0 as usize].pid), slot.0);
+    fn insert(&mut self, entries: &[Entry], slot: Slot) {
+        self.0.insert(hash(entries[slot.0 as usize].pid), slot.0);
     }
 
-    fn remove(&mut self, stays: &[Stay], slot: Slot) {
-        self.0.remove(hash(stays[slot.0 as usize].pid), slot.0);
+    fn remove(&mut self, entries: &[Entry], slot: Slot) {
+        self.0.remove(hash(entries[slot.0 as usize].pid), slot.0);
     }
 }
 
-/// A pid is its own hash: the index spreads neighbouring numbers.
+/// A pid is its own hash, because the index spreads consecutive numbers.
 fn hash(pid: Pid) -> u32 {
     pid.as_raw() as u32
 }
@@ -395,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_waits_longest_and_a_newer_ticket_keeps_the_age() {
+    fn a_newer_ticket_keeps_the_age() {
         let mut table = TaskTable::<u32>::new(4);
         table.enter(at(100), arrival(1, 1));
         table.enter(at(200), arrival(2, 1));
@@ -406,8 +412,8 @@ mod tests {
         assert_eq!(table.oldest_wait(at(1000)), Span::from_nanos(800));
     }
 
-    /// Those who came at the same moment keep their order as well, or a refusal would decide who
-    /// is rescued first.
+    /// Tasks that arrived at the same time keep their order too, or a refusal would change which
+    /// of them is rescued first.
     #[test]
     fn a_refused_task_gets_its_age_and_its_place_back() {
         let mut table = TaskTable::<u32>::new(4);
@@ -416,7 +422,7 @@ mod tests {
         }
         for (pid, waited) in [(3, 800), (2, 800), (1, 900)] {
             let pid = Pid::new(pid).unwrap();
-            let slot = table.index.find(&table.stays, pid).unwrap();
+            let slot = table.index.find(&table.entries, pid).unwrap();
             table.leave(slot);
             assert_eq!(table.come_back(pid), Some(slot));
             assert_eq!(table.waited(slot, at(1000)), Span::from_nanos(waited));
@@ -428,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_forgets_who_rested_longest() {
+    fn a_full_table_evicts_the_task_that_rested_longest() {
         let mut table = TaskTable::<u32>::new(2);
         for pid in [1, 2] {
             let Entered::New(slot) = table.enter(at(0), arrival(pid, 1)) else { panic!() };
@@ -444,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pid_used_again_starts_afresh_but_a_restart_is_no_rebirth() {
+    fn a_reused_pid_is_a_new_task_but_a_restart_keeps_the_data() {
         let mut table = TaskTable::<u32>::new(4);
         table.remember(Pid::new(1).unwrap(), 77);
         let Entered::Known(slot, _) = table.enter(at(0), arrival(1, 1)) else { panic!() };
@@ -455,8 +461,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map: whatever comes and goes, every waiting task is found with its newest
-        /// ticket and the age of its first, and the oldest is the oldest.
+        /// Compared with a map: a waiting task has its newest ticket and the age of its first
+        /// one, and the oldest task is found.
         #[test]
         fn behaves_like_a_map(steps in prop::collection::vec((1i32..40, 0u8..5), 0..400)) {
             let mut table = TaskTable::<u32>::new(24);

@@ -1,63 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What travels between kernel and policy, in types that cannot hold nonsense: a raw message is
-//! decoded once, here, into an [`Arrival`]; behind this door no field is doubted again.
+//! The messages between kernel and policy, as types that hold valid values only.
+//!
+//! A raw message is checked once, when [`RawArrival::decode`] turns it into an [`Arrival`]. No
+//! later code checks its fields again.
+
+pub use crate::facts::Pid;
+pub use crate::topology::{CPUS_MAX, CpuId};
 
 use crate::facts::{CpuSet, Facts};
 use crate::time::{Span, Stamp, Vtime};
 use core::fmt;
 
-/// Highest number of CPUs, a limit of the BPF backend (`MAX_CPUS` in its `intf.h`).
-pub const CPUS_MAX: u32 = 1024;
 /// Weight of a task of nice 0, as sched_ext counts.
 pub const WEIGHT_DEFAULT: u32 = 100;
-/// Highest weight sched_ext hands out (cgroup weight scale).
+/// Highest weight of sched_ext (cgroup weight scale).
 pub const WEIGHT_MAX: u32 = 10_000;
-/// Bytes of a task name in the kernel, its terminating zero included.
+/// Bytes of a task name in the kernel, including the terminating zero.
 pub const COMM_LEN: usize = 16;
 
-/// Set in [`RawArrival::flags`] when the task has just woken up (kernel ABI: `SCX_ENQ_WAKEUP`).
+/// Set in [`RawArrival::flags`] if the task has just woken up (kernel ABI: `SCX_ENQ_WAKEUP`).
 pub const ENQ_WAKEUP: u64 = 1;
 
-/// A thread, by the number the kernel calls pid (and `ps` calls TID or LWP).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pid(i32);
-
-impl Pid {
-    /// A pid, or `None` for zero (the idle task) and negative numbers, which are no task of ours.
-    pub const fn new(raw: i32) -> Option<Pid> {
-        if raw > 0 { Some(Pid(raw)) } else { None }
-    }
-
-    /// The kernel's number.
-    pub const fn as_raw(self) -> i32 {
-        self.0
-    }
-}
-
-/// A CPU number below [`CPUS_MAX`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CpuId(u16);
-
-impl CpuId {
-    /// A CPU number, or `None` outside `0..CPUS_MAX`.
-    pub const fn new(raw: i32) -> Option<CpuId> {
-        if raw >= 0 && (raw as u32) < CPUS_MAX { Some(CpuId(raw as u16)) } else { None }
-    }
-
-    /// The kernel's number.
-    pub const fn as_raw(self) -> i32 {
-        self.0 as i32
-    }
-}
-
-/// Names one enqueue of one task. A dispatch carries it back; when the kernel has queued the task
-/// again in between, the older ticket is cancelled.
+/// Identifies one enqueue of one task. The dispatch carries it back, and the backend discards a
+/// dispatch whose ticket is older than the task's newest enqueue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
 impl Ticket {
-    /// The first ticket of a task the backend has just met: a new task, or a pid used again.
+    /// The first ticket of a task that is new to the backend: a new task, or a reused pid.
     pub const FIRST: Ticket = Ticket(1);
 }
 
@@ -66,7 +37,7 @@ impl Ticket {
 pub struct Weight(u32);
 
 impl Weight {
-    /// A weight, brought into range.
+    /// A weight, clamped to the valid range.
     pub const fn new(raw: u64) -> Weight {
         match raw {
             0 => Weight(1),
@@ -80,7 +51,7 @@ impl Weight {
         self.0 as u64
     }
 
-    /// What `ran` on a CPU costs in virtual time: a heavier task pays less.
+    /// The virtual time charged for `ran`: the higher the weight, the lower the charge.
     pub const fn charge(self, ran: Span) -> Span {
         ran.scale(WEIGHT_DEFAULT as u64, self.0 as u64)
     }
@@ -92,13 +63,13 @@ impl Default for Weight {
     }
 }
 
-/// A task name: up to 15 bytes, in whatever encoding the program chose.
+/// A task name: up to 15 bytes, in any encoding.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Comm([u8; COMM_LEN]);
 
 impl Comm {
-    /// From the kernel's bytes. Whatever follows the first zero is dropped, so that equal names
-    /// are equal bytes.
+    /// From the kernel's bytes. Bytes after the first zero are dropped, so that equal names are
+    /// equal bytes.
     pub const fn from_kernel(raw: [u8; COMM_LEN]) -> Comm {
         let mut clean = [0; COMM_LEN];
         let mut i = 0;
@@ -109,7 +80,7 @@ impl Comm {
         Comm(clean)
     }
 
-    /// From text a person typed, cut to the 15 bytes that the kernel keeps.
+    /// From text that a user typed, truncated to the 15 bytes that the kernel keeps.
     pub fn from_text(text: &str) -> Comm {
         let mut raw = [0; COMM_LEN];
         let kept = text.len().min(COMM_LEN - 1);
@@ -117,13 +88,13 @@ impl Comm {
         Comm::from_kernel(raw)
     }
 
-    /// The name in two words, for memory that is shared or written word by word.
+    /// The name as two words, for memory that is read and written one word at a time.
     pub const fn to_words(self) -> [u64; 2] {
         let whole = u128::from_le_bytes(self.0);
         [whole as u64, (whole >> 64) as u64]
     }
 
-    /// The name in two words, which may be any.
+    /// A name from two words. Any words are accepted.
     pub const fn from_words([low, high]: [u64; 2]) -> Comm {
         Comm::from_kernel((low as u128 | (high as u128) << 64).to_le_bytes())
     }
@@ -153,17 +124,15 @@ impl fmt::Debug for Comm {
     }
 }
 
-/// How urgently a task wants the CPU when it wants it.
-///
-/// Ordered: a higher tier is more urgent.
+/// How urgent a runnable task is. Ordered: a higher tier is more urgent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
-    /// Uses whole slices; wants throughput.
+    /// Uses whole slices and needs throughput.
     Batch,
-    /// Runs a while, then sleeps; someone may be waiting for it.
+    /// Runs for a while, then sleeps. A user may be waiting for its result.
     #[default]
     Interactive,
-    /// Runs briefly and often; a late start is seen or heard.
+    /// Runs briefly and often. A user sees or hears a late start.
     LatCritical,
 }
 
@@ -177,64 +146,64 @@ impl Tier {
     }
 }
 
-/// Why a task asks for a CPU.
+/// Why a task was enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Seen for the first time: just forked, or our scheduler has just been loaded.
+    /// First enqueue: the task was just forked, or the scheduler was just loaded.
     New,
-    /// It slept and something happened for it.
+    /// The task woke up.
     Wakeup,
-    /// It was running and lost the CPU, because its slice ended or somebody preempted it.
+    /// The task lost the CPU: its slice ended, or another task preempted it.
     Requeue,
 }
 
-/// A task that waits for a CPU, as the kernel announced it.
+/// A message: a task waits for a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Who.
+    /// The task.
     pub pid: Pid,
-    /// Which enqueue of it.
+    /// Which enqueue of the task this is.
     pub ticket: Ticket,
-    /// Its name.
+    /// The task's name.
     pub comm: Comm,
-    /// Why it is here.
+    /// Why the task was enqueued.
     pub cause: Cause,
-    /// Where it ran last, or an idle CPU that the kernel has just found for it.
+    /// The task's last CPU, or an idle CPU that the kernel has just selected for it.
     pub cpu: CpuId,
-    /// On how many CPUs it may run; the message does not say which.
+    /// The number of CPUs the task may use. The message does not say which CPUs these are.
     pub cpus_allowed: u32,
-    /// Its share of CPU time.
+    /// The task's share of CPU time.
     pub weight: Weight,
-    /// How long it ran the last time it ran.
+    /// Length of the last run interval.
     pub run_interval: Span,
-    /// CPU time since it last woke up; zero on a wake-up.
+    /// CPU time since the last wake-up; zero on a wake-up.
     pub awake: Span,
-    /// When it stopped running the last time it ran, by a clock of the kernel that is not ours:
-    /// two messages that tell the same time tell of the same run interval.
+    /// End of the last run interval. It is read from another kernel clock than the scheduler's,
+    /// so it is only compared for equality: equal values mean the same run interval.
     pub stopped: Stamp,
-    /// What was observed of it, if anything was.
+    /// What the fast path observed, if it did.
     pub facts: Option<Facts>,
 }
 
-/// What a dispatch has to answer: the part of an [`Arrival`] that is kept while the task waits.
+/// The part of an [`Arrival`] that is kept while the task waits, because the dispatch needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Who.
+    /// The task.
     pub pid: Pid,
-    /// Which enqueue of it.
+    /// Which enqueue of the task this is.
     pub ticket: Ticket,
-    /// Where it ran last, or an idle CPU that the kernel has just found for it.
+    /// The task's last CPU, or an idle CPU that the kernel has just selected for it.
     pub cpu: CpuId,
-    /// On how many CPUs it may run.
+    /// The number of CPUs the task may use.
     pub cpus_allowed: u32,
-    /// Which of the first 64 CPUs it may use, if that is known.
+    /// Which of the first 64 CPUs the task may use, if known.
     pub allowed: Option<CpuSet>,
-    /// The CPU that was interrupted for it.
+    /// The CPU that was interrupted for the task.
     pub kicked: Option<CpuId>,
 }
 
 impl Arrival {
-    /// What is kept while the task waits.
+    /// The part that is kept while the task waits.
     pub fn request(&self) -> Request {
         Request {
             pid: self.pid,
@@ -242,7 +211,7 @@ impl Arrival {
             cpu: self.cpu,
             cpus_allowed: self.cpus_allowed,
             allowed: self.facts.map(|facts| facts.allowed),
-            // A kick belongs to a wake-up; on a requeue the record still tells of the last one.
+            // A kick belongs to a wake-up. On a requeue the record still holds the last kick.
             kicked: match self.cause {
                 Cause::Requeue => None,
                 Cause::New | Cause::Wakeup => self.facts.and_then(|facts| facts.kicked),
@@ -251,7 +220,7 @@ impl Arrival {
     }
 }
 
-/// A message as the backend sends it, before anything was checked.
+/// A message as the backend sends it, not yet checked.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)] // the names are the backend's own, see `queued_task_ctx` in its intf.h
 pub struct RawArrival {
@@ -277,10 +246,10 @@ pub enum Malformed {
 }
 
 impl RawArrival {
-    /// Checks a message once, so that nobody has to again.
+    /// Checks a message.
     ///
-    /// Only a pid or CPU that names nothing is an error; a weight or a mask size out of range is
-    /// brought into range, since refusing the message would lose a task.
+    /// Only an invalid pid or CPU is an error. A weight or a mask size out of range is clamped,
+    /// because refusing the message would lose a task.
     pub fn decode(&self) -> Result<Arrival, Malformed> {
         let awake = Span::from_nanos(self.exec_runtime);
         let cause = match self {
@@ -304,33 +273,33 @@ impl RawArrival {
     }
 }
 
-/// Where a task shall run.
+/// Where a task is to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// On this CPU. The kernel falls back to the task's previous CPU if the task may not run here.
     Cpu(CpuId),
-    /// On an idle CPU close to `near` if there is one, else on the first CPU that gets free.
+    /// On an idle CPU close to `near` if there is one, else on the first CPU that becomes free.
     Any {
-        /// Where its memory is likely to be cached.
+        /// A CPU whose caches are likely to hold the task's memory.
         near: CpuId,
     },
 }
 
-/// Which rule decided.
+/// Which rule selected a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// It was the most urgent, and the first in its queue.
+    /// First in the queue of the highest tier that waits.
     #[default]
     Order,
-    /// It had waited beyond the overflow limit.
+    /// The task had waited longer than the overflow limit.
     OverflowRescue,
-    /// Batch work was owed a turn.
+    /// The deficit budget was used up, so a Batch task was next.
     Deficit,
-    /// It had waited beyond the hard limit.
+    /// The task had waited longer than the hard limit.
     StarvationRescue,
-    /// It had waited beyond the adaptive threshold.
+    /// The task had waited longer than the adaptive threshold.
     CodelRescue,
-    /// The machine has time, so who comes first is served first.
+    /// Some CPU was free and `fifo_mode` is on, so the longest waiting task was next.
     Fifo,
 }
 
@@ -350,30 +319,32 @@ impl Reason {
         self as usize
     }
 
-    /// Whether age decided.
+    /// Whether the task was selected because of its age.
     pub const fn is_rescue(self) -> bool {
         matches!(self, Reason::OverflowRescue | Reason::StarvationRescue | Reason::CodelRescue)
     }
 }
 
-/// A decision: this task, there, for so long.
+/// A decision: which task runs where, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatch {
-    /// Who.
+    /// The task.
     pub pid: Pid,
-    /// The ticket of the arrival this answers.
+    /// The ticket of the arrival that this dispatch answers.
     pub ticket: Ticket,
-    /// Where.
+    /// Where the task is to run.
     pub placement: Placement,
-    /// For how long at most. Never zero: to the kernel zero means "what is left".
+    /// The longest time it may run. Never zero: the kernel takes zero as "what is left of the
+    /// last slice".
     pub slice: Span,
-    /// Its place in the kernel's queues, which run the smallest first.
+    /// The key in the kernel's queues, which run the smallest key first.
     pub vtime: Vtime,
-    /// How urgent the task is.
+    /// The task's tier.
     pub tier: Tier,
-    /// Interrupt whoever runs at the placement. Needs a named CPU and a port that can kick.
+    /// Interrupt the running task of the placement. Needs a [`Placement::Cpu`] and a port that
+    /// can kick.
     pub preempt: bool,
-    /// Which rule decided.
+    /// Which rule selected the task.
     pub reason: Reason,
 }
 
@@ -427,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_names_nothing_is_refused() {
+    fn an_invalid_pid_or_cpu_is_refused() {
         let decoded = |change: fn(&mut RawArrival)| {
             let mut raw = valid();
             change(&mut raw);
@@ -440,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_numbers_are_brought_into_range_rather_than_losing_a_task() {
+    fn numbers_out_of_range_are_clamped_rather_than_refused() {
         let mut raw = valid();
         raw.weight = 0;
         raw.nr_cpus_allowed = 0;
@@ -454,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_equal_whatever_follows_the_zero() {
+    fn bytes_after_the_zero_do_not_make_names_differ() {
         assert_eq!(Comm::from_kernel(*b"cc1\0garbage....."), Comm::from_text("cc1"));
         assert_eq!(Comm::from_kernel(*b"sixteen_letters!").as_bytes().len(), COMM_LEN - 1);
         assert_eq!(Comm::from_text("a-name-that-is-too-long").as_bytes(), b"a-name-that-is-");
@@ -462,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heavier_task_pays_less() {
+    fn a_higher_weight_is_charged_less() {
         let ran = Span::from_millis(1);
         assert_eq!(Weight::new(100).charge(ran), ran);
         assert_eq!(Weight::new(200).charge(ran), Span::from_micros(500));

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The only arithmetic on time: [`Stamp`] (when), [`Span`] (how long) and [`Vtime`] (weighted
-//! CPU time, the key of every queue). All hold nanoseconds; all saturate instead of wrapping, so
-//! that a clock that steps back or a hostile message cannot turn order upside down.
+//! The types of time: [`Stamp`] (a point in time), [`Span`] (a length of time) and [`Vtime`]
+//! (weighted CPU time, the key of every queue). All arithmetic on time is here.
+//!
+//! All types count nanoseconds. All saturate instead of wrapping, so that neither a clock that
+//! steps back nor a hostile message can reverse an order.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
-/// A point in time: nanoseconds of a monotonic clock whose zero means nothing.
+/// A point in time: nanoseconds of a monotonic clock with an arbitrary zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp(u64);
 
@@ -17,8 +19,8 @@ pub struct Span(u64);
 
 /// Virtual time: CPU time divided by weight, in nanoseconds of a weight-100 task.
 ///
-/// The kernel orders its queues by the virtual time we send and compares it as a signed
-/// difference, so two keys must never be more than 2^63 ns (292 years) apart.
+/// The kernel orders its queues by the virtual time of each dispatch. It compares two keys by
+/// their signed difference, so two keys must never be more than 2^63 ns (292 years) apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Vtime(u64);
 
@@ -38,14 +40,14 @@ impl Stamp {
         Span(self.0.saturating_sub(earlier.0))
     }
 
-    /// The point in time so long before this one.
+    /// The point in time `span` before this one.
     pub const fn before(self, span: Span) -> Stamp {
         Stamp(self.0.saturating_sub(span.0))
     }
 }
 
 impl Span {
-    /// No time at all.
+    /// The empty span.
     pub const ZERO: Span = Span(0);
 
     /// A span of `ns` nanoseconds.
@@ -73,19 +75,20 @@ impl Span {
         self.0 / 1_000
     }
 
-    /// `self * numerator / denominator`, without losing precision to an early division.
+    /// `self * numerator / denominator`, computed in 128 bits, so that no precision is lost.
     pub const fn scale(self, numerator: u64, denominator: u64) -> Span {
         let scaled = self.0 as u128 * numerator as u128 / denominator as u128;
         Span(if scaled > u64::MAX as u128 { u64::MAX } else { scaled as u64 })
     }
 }
 
-/// A span of up to 4.29 s in four bytes, for where many are kept. A longer one becomes that long.
+/// A span of up to 4.29 s in four bytes, for data that is kept of every task. A longer span is
+/// cut to that length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ShortSpan(u32);
 
 impl ShortSpan {
-    /// A span, cut where it is too long.
+    /// Stores a span, cut to the longest that fits.
     pub const fn of(span: Span) -> ShortSpan {
         ShortSpan(if span.0 > u32::MAX as u64 { u32::MAX } else { span.0 as u32 })
     }
@@ -97,8 +100,8 @@ impl ShortSpan {
 }
 
 impl Vtime {
-    /// Where a virtual clock starts. Far enough from zero that credit taken from it stays
-    /// positive.
+    /// Where a virtual clock starts. Far enough from zero that subtracting credit never
+    /// saturates.
     pub const START: Vtime = Vtime(1 << 40);
 
     /// The raw key, as it goes into a message.
@@ -150,7 +153,7 @@ impl Sub for Span {
 }
 
 impl fmt::Display for Span {
-    /// The unit a person would choose: `17us`, `3ms`, `12s`.
+    /// In the largest suitable unit: `17us`, `3ms`, `12s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             ns if ns < 1_000 => write!(f, "{ns}ns"),
@@ -184,14 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn a_short_span_is_cut_and_not_wrapped() {
+    fn a_short_span_is_cut_not_wrapped() {
         let kept = |ns| ShortSpan::of(Span::from_nanos(ns)).get().as_nanos();
         assert_eq!(kept(4_294_967_295), 4_294_967_295);
         assert_eq!(kept(4_294_967_296), 4_294_967_295);
     }
 
     #[test]
-    fn spans_print_in_the_unit_a_person_would_choose() {
+    fn spans_print_in_the_largest_suitable_unit() {
         let printed = |ns| Span::from_nanos(ns).to_string();
         assert_eq!(printed(999), "999ns");
         assert_eq!(printed(17_400), "17us");

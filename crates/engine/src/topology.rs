@@ -1,15 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How the machine is built: which CPUs share what, and sets of CPUs of any size.
+//! CPU numbers, sets of CPUs, and which CPUs share a core, a cache or a memory node.
 
-use crate::task::{CPUS_MAX, CpuId};
 use alloc::vec::Vec;
 use core::fmt;
+
+/// Highest number of CPUs, a limit of the BPF backend (`MAX_CPUS` in its `intf.h`).
+pub const CPUS_MAX: u32 = 1024;
+
+/// A CPU number below [`CPUS_MAX`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CpuId(u16);
+
+impl CpuId {
+    /// A CPU number, or `None` outside `0..CPUS_MAX`.
+    pub const fn new(raw: i32) -> Option<CpuId> {
+        if raw >= 0 && (raw as u32) < CPUS_MAX { Some(CpuId(raw as u16)) } else { None }
+    }
+
+    /// The kernel's number.
+    pub const fn as_raw(self) -> i32 {
+        self.0 as i32
+    }
+}
+
+/// A set of CPUs among the first 64. It contains no higher CPU, so on larger machines the policy
+/// uses what the message says instead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuSet(pub u64);
+
+impl CpuSet {
+    /// Whether `cpu` is in the set.
+    pub const fn contains(self, cpu: CpuId) -> bool {
+        let number = cpu.as_raw() as u32;
+        number < u64::BITS && self.0 >> number & 1 == 1
+    }
+}
 
 /// Words of a [`CpuMask`].
 pub const WORDS: usize = CPUS_MAX as usize / 64;
 
-/// A set of CPUs, of all that a machine can have.
+/// A set of CPUs of a machine of any size.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CpuMask([u64; WORDS]);
 
@@ -66,7 +97,7 @@ impl CpuMask {
         &self.0
     }
 
-    /// The set that [`words`](Self::words) tells of.
+    /// The set with these [`words`](Self::words).
     pub const fn from_words(words: [u64; WORDS]) -> CpuMask {
         CpuMask(words)
     }
@@ -76,8 +107,8 @@ impl CpuMask {
         (0..CPUS_MAX as i32).filter_map(CpuId::new).filter(|cpu| self.contains(*cpu))
     }
 
-    /// Reads a mask of any length, which begins with `0x` (`0xff`, `0xff,00000000`), or a list of
-    /// CPUs as the kernel writes it (`0-3,8,10-20:2`).
+    /// Parses a mask of any length that begins with `0x` (`0xff`, `0xff,00000000`), or a list of
+    /// CPUs in the kernel's format (`0-3,8,10-20:2`).
     pub fn parse(text: &str) -> Result<CpuMask, MaskError> {
         let text = text.trim();
         match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -129,7 +160,7 @@ impl CpuMask {
 fn number(text: &str) -> Result<u64, MaskError> {
     let text = text.trim();
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    // More digits than a number holds are a CPU that no machine has.
+    // A number too large for 64 bits is above the highest CPU number.
     if digits { text.parse().or(Err(MaskError::Beyond)) } else { Err(MaskError::Number) }
 }
 
@@ -151,18 +182,18 @@ impl fmt::Debug for CpuMask {
     }
 }
 
-/// Why a text is no set of CPUs.
+/// Why a text is not a set of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaskError {
-    /// Something in a mask is no hexadecimal digit.
+    /// A character of a mask is not a hexadecimal digit.
     Digit(char),
-    /// Something in a list is no number.
+    /// A part of a list is not a number.
     Number,
     /// A range ends before it begins, or its step is zero.
     Range,
-    /// A CPU that no machine has.
+    /// A CPU number is not below [`CPUS_MAX`].
     Beyond,
-    /// No CPU at all.
+    /// The text names no CPU.
     Empty,
 }
 
@@ -180,10 +211,10 @@ impl fmt::Display for MaskError {
     }
 }
 
-/// Where one CPU is, by numbers that are equal for CPUs that share the thing.
+/// What one CPU shares with others. CPUs with an equal number in a field share that resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuPlace {
-    /// The core, which several CPUs share where there is SMT.
+    /// The core, which several CPUs share under SMT.
     pub core: u16,
     /// The second-level cache.
     pub l2: u16,
@@ -193,25 +224,26 @@ pub struct CpuPlace {
     pub node: u16,
 }
 
-/// Where every CPU is.
+/// The [`CpuPlace`] of every CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
     places: Vec<CpuPlace>,
 }
 
 impl Topology {
-    /// A machine whose CPU `i` is at `places[i]`.
+    /// A machine whose CPU `i` has `places[i]`.
     pub fn new(places: Vec<CpuPlace>) -> Topology {
         Topology { places }
     }
 
-    /// A machine whose CPUs share nothing but memory.
+    /// A machine whose CPUs share a memory node and a last-level cache, but no core and no
+    /// second-level cache.
     pub fn flat(cpus: u32) -> Topology {
         let own = |number: u16| CpuPlace { core: number, l2: number, llc: 0, node: 0 };
         Topology::new((0..cpus.min(CPUS_MAX) as u16).map(own).collect())
     }
 
-    /// Where `cpu` is; of a CPU that is not known, that it shares nothing.
+    /// The place of `cpu`. An unknown CPU shares no core and no cache.
     pub fn place(&self, cpu: CpuId) -> CpuPlace {
         let alone = CpuPlace { core: u16::MAX, l2: u16::MAX, llc: u16::MAX, node: 0 };
         self.places.get(cpu.as_raw() as usize).copied().unwrap_or(alone)
@@ -236,11 +268,11 @@ impl Topology {
     }
 }
 
-/// CPUs to prefer.
+/// The CPUs that tasks prefer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Domain {
-    /// Which.
+    /// The preferred CPUs.
     pub cpus: CpuMask,
-    /// Never use another one, not even when all of these are busy.
+    /// Never use a CPU outside of the domain, even if all CPUs of the domain are busy.
     pub strict: bool,
 }

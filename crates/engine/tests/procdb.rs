@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The process database against what it promises: the number vectors of the original, and
-//! properties that hold whatever is learned, merged or read.
+//! Tests of the process database: number vectors of PANDEMONIUM, and properties that hold for any
+//! sequence of observations, merges and bytes.
 
 use pandemonium_engine::procdb::codec::{self, DecodeError};
 use pandemonium_engine::procdb::{
@@ -14,23 +14,23 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-/// Counts the allocations of each thread, so that a test sees its own alone.
+/// Counts allocations per thread, so that a test counts only its own.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: passes everything on to the system's allocator; the counter needs no allocation.
+// SAFETY: forwards every call to the system's allocator; the counter allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller fulfils the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller fulfils the contract of `dealloc`.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -48,12 +48,12 @@ fn name(text: &str) -> Comm {
     Comm::from_text(text)
 }
 
-/// An observation of runs of equal length, of a task of which nothing had been predicted.
+/// An observation of runs of equal length, without a prediction.
 fn seen(comm: &str, tier: Tier) -> Observation {
     Observation { comm: name(comm), tier, run: Span::from_millis(1), ..Observation::default() }
 }
 
-/// A profile with whole votes that have not faded: the original's votes, which never do.
+/// A profile with whole votes that have not faded, like PANDEMONIUM's votes.
 fn profile(votes: [u32; 3], observations: u32, run_us: u64, dev_us: u64) -> Profile {
     Profile {
         votes: Votes::fresh(votes),
@@ -75,7 +75,7 @@ fn predicted_tier(db: &ProcDb, comm: &str) -> Option<Tier> {
 // --- confidence -----------------------------------------------------------------------------
 
 #[test]
-fn confidence_is_share_times_steadiness() {
+fn confidence_is_the_share_of_the_tier_times_the_steadiness_of_runs() {
     for (votes, observations, run, dev, expected) in [
         ([5, 0, 0], 5, 1_000, 0, 1_000),
         ([5, 0, 0], 2, 1_000, 0, 0),
@@ -120,7 +120,7 @@ fn the_largest_numbers_do_not_overflow() {
 }
 
 #[test]
-fn the_most_urgent_of_equals_dominates() {
+fn of_tiers_with_equal_votes_the_most_urgent_dominates() {
     assert_eq!(Votes::fresh([5, 0, 0]).dominant(), Tier::Batch);
     assert_eq!(Votes::fresh([3, 2, 0]).dominant(), Tier::Batch);
     assert_eq!(Votes::fresh([1, 1, 3]).dominant(), Tier::LatCritical);
@@ -129,10 +129,10 @@ fn the_most_urgent_of_equals_dominates() {
     assert_eq!(Votes::fresh([0, 0, 0]).dominant(), Tier::LatCritical);
 }
 
-/// The same mixes, learned one by one: fading weighs the latest votes most, so a share lies
-/// within the fading of its few votes (a sixteenth each) of the original's.
+/// The same mixes, learned one by one. Fading weighs the latest votes most, so the confidence
+/// differs from that of unfaded votes by at most one fade, a sixteenth.
 #[test]
-fn learned_votes_agree_with_fresh_ones_within_their_fading() {
+fn learned_votes_differ_from_unfaded_ones_by_one_fade_at_most() {
     for (order, expected) in
         [("BBBBB", 1_000), ("BIBIB", 600), ("BBIBB", 800), ("BBBBBIBBBB", 900), ("BBBIILB", 571)]
     {
@@ -176,17 +176,17 @@ fn a_name_is_predicted_from_its_third_observation_on() {
 }
 
 #[test]
-fn averages_begin_at_the_first_observation_and_move_an_eighth() {
+fn averages_start_at_the_first_observation_and_move_by_an_eighth() {
     let mut db = ProcDb::new(4);
-    let told = |us, dev, wakes, switches| Observation {
+    let observed = |us, dev, wakes, switches| Observation {
         run: Span::from_micros(us),
         run_dev: Span::from_micros(dev),
         wake_freq: Rate::from_millihertz(wakes),
         csw_rate: Rate::from_millihertz(switches),
         ..seen("any", Tier::Batch)
     };
-    db.learn(day(1), &told(800, 80, 8_000, 16_000));
-    db.learn(day(2), &told(1_600, 0, 16_000, 0));
+    db.learn(day(1), &observed(800, 80, 8_000, 16_000));
+    db.learn(day(2), &observed(1_600, 0, 16_000, 0));
     let known = db.get(&name("any")).unwrap();
     assert_eq!(known.run, Span::from_micros(900));
     assert_eq!(known.run_dev, Span::from_micros(70));
@@ -197,13 +197,13 @@ fn averages_begin_at_the_first_observation_and_move_an_eighth() {
 }
 
 #[test]
-fn an_average_ends_where_its_observations_are_and_stays() {
+fn an_average_converges_to_constant_observations() {
     for (from, to) in [(0, 7), (7, 0), (1_000_000, 3), (3, 1_000_000), (500, 500)] {
         let mut known = Profile::unseen(name("any"));
-        let told = |ns| Observation { run: Span::from_nanos(ns), ..seen("any", Tier::Batch) };
-        known.learn(day(1), &told(from));
+        let observed = |ns| Observation { run: Span::from_nanos(ns), ..seen("any", Tier::Batch) };
+        known.learn(day(1), &observed(from));
         (0..200).for_each(|_| {
-            known.learn(day(1), &told(to));
+            known.learn(day(1), &observed(to));
         });
         assert!(known.run.as_nanos().abs_diff(to) <= 4, "{from} to {to}: {:?}", known.run);
     }
@@ -223,13 +223,13 @@ fn a_vote_loses_half_its_weight_in_eleven_observations() {
     (0..400).for_each(|_| {
         known.learn(day(1), &seen("any", Tier::LatCritical));
     });
-    assert_eq!(weight(&known), 0.0, "an old vote ends at zero");
+    assert_eq!(weight(&known), 0.0, "an old vote reaches zero");
 }
 
-/// Nobody was predicted (say, they were running already): fading alone changes the prediction,
-/// and in between there is none.
+/// No prediction is checked here (as if all tasks were running already), so only fading changes the
+/// prediction. Between the two predictions there is none.
 #[test]
-fn changed_habits_change_the_prediction_however_long_the_old_ones_lasted() {
+fn changed_behaviour_changes_the_prediction_however_long_the_old_one_lasted() {
     for lasted in [16, 1_000, 100_000] {
         let mut db = ProcDb::new(4);
         for _ in 0..lasted {
@@ -249,41 +249,41 @@ fn changed_habits_change_the_prediction_however_long_the_old_ones_lasted() {
     }
 }
 
-// --- judging --------------------------------------------------------------------------------
+// --- checking predictions -------------------------------------------------------------------
 
-/// Learns an observation of a task that was predicted whatever the database said of its name.
-fn lived(db: &mut ProcDb, comm: &str, tier: Tier) -> Verdict {
+/// Learns an observation of a task whose prediction was that of the database at this time.
+fn observe(db: &mut ProcDb, comm: &str, tier: Tier) -> Verdict {
     let predicted = predicted_tier(db, comm);
     db.learn(day(1), &Observation { predicted, ..seen(comm, tier) })
 }
 
 #[test]
-fn three_wrong_predictions_in_a_row_end_any_certainty() {
+fn three_wrong_predictions_in_a_row_reset_a_profile() {
     let mut db = ProcDb::new(4);
     (0..1_000).for_each(|_| {
-        lived(&mut db, "java", Tier::Batch);
+        observe(&mut db, "java", Tier::Batch);
     });
-    assert_eq!(lived(&mut db, "java", Tier::LatCritical), Verdict::Wrong);
-    assert_eq!(lived(&mut db, "java", Tier::LatCritical), Verdict::Wrong);
+    assert_eq!(observe(&mut db, "java", Tier::LatCritical), Verdict::Wrong);
+    assert_eq!(observe(&mut db, "java", Tier::LatCritical), Verdict::Wrong);
     assert_eq!(predicted_tier(&db, "java"), Some(Tier::Batch));
-    assert_eq!(lived(&mut db, "java", Tier::LatCritical), Verdict::Wrong);
-    assert_eq!(db.predict(&name("java")), None, "withdrawn at once");
+    assert_eq!(observe(&mut db, "java", Tier::LatCritical), Verdict::Wrong);
+    assert_eq!(db.predict(&name("java")), None, "reset at once");
     assert_eq!(db.summary(), Summary { total: 1, confident: 0 });
     let known = *db.get(&name("java")).unwrap();
-    assert_eq!((known.observations, known.misses), (1, 0), "it begins with what contradicted");
+    assert_eq!((known.observations, known.misses), (1, 0), "it restarts with the last observation");
     assert_eq!(known.run, Span::from_millis(1));
-    assert_eq!(lived(&mut db, "java", Tier::LatCritical), Verdict::Unpredicted);
-    assert_eq!(lived(&mut db, "java", Tier::LatCritical), Verdict::Unpredicted);
+    assert_eq!(observe(&mut db, "java", Tier::LatCritical), Verdict::Unpredicted);
+    assert_eq!(observe(&mut db, "java", Tier::LatCritical), Verdict::Unpredicted);
     assert_eq!(predicted_tier(&db, "java"), Some(Tier::LatCritical));
-    assert_eq!(lived(&mut db, "java", Tier::LatCritical), Verdict::Right);
+    assert_eq!(observe(&mut db, "java", Tier::LatCritical), Verdict::Right);
 }
 
 #[test]
-fn an_odd_run_now_and_then_does_not_shake_a_prediction() {
+fn one_odd_run_in_five_does_not_end_a_prediction() {
     let mut db = ProcDb::new(4);
     for i in 0..1_000 {
         let tier = if i % 5 == 4 { Tier::LatCritical } else { Tier::Batch };
-        lived(&mut db, "bash", tier);
+        observe(&mut db, "bash", tier);
         if i > 20 {
             assert_eq!(predicted_tier(&db, "bash"), Some(Tier::Batch), "observation {i}");
         }
@@ -291,19 +291,19 @@ fn an_odd_run_now_and_then_does_not_shake_a_prediction() {
 }
 
 #[test]
-fn a_prediction_is_withdrawn_when_runs_stop_being_alike() {
+fn a_prediction_ends_when_run_lengths_begin_to_vary() {
     let mut db = ProcDb::new(4);
-    let told =
+    let observed =
         |dev_us, tier| Observation { run_dev: Span::from_micros(dev_us), ..seen("python3", tier) };
     for i in 0..20 {
         let tier = if i % 4 == 3 { Tier::Interactive } else { Tier::Batch };
-        db.learn(day(1), &told(0, tier));
+        db.learn(day(1), &observed(0, tier));
     }
     assert_eq!(db.summary(), Summary { total: 1, confident: 1 });
     assert!(db.predict(&name("python3")).is_some());
     for i in 0..20 {
         let tier = if i % 4 == 3 { Tier::Interactive } else { Tier::Batch };
-        db.learn(day(1), &told(2_000, tier));
+        db.learn(day(1), &observed(2_000, tier));
     }
     assert_eq!(db.predict(&name("python3")), None);
     assert_eq!(db.summary(), Summary { total: 1, confident: 0 });
@@ -327,17 +327,17 @@ fn a_name_is_kept_for_weeks_and_then_dropped() {
     assert_eq!(kept_until(day(100 + RETENTION_DAYS)), 1);
     assert_eq!(kept_until(Minute::from_unix((101 + RETENTION_DAYS) * DAY - 1)), 1);
     assert_eq!(kept_until(day(101 + RETENTION_DAYS)), 0);
-    assert_eq!(kept_until(day(0)), 1, "a clock that has stepped back drops nothing");
-    assert_eq!(kept_until(day(100 + 21)), 1, "weeks, not days");
-    assert_eq!(kept_until(day(100 + 90)), 0, "and not for ever");
-    assert_eq!(predicted_tier(&db, "weekly"), Some(Tier::Batch), "memory alone never drops");
+    assert_eq!(kept_until(day(0)), 1, "a clock that stepped back drops nothing");
+    assert_eq!(kept_until(day(100 + 21)), 1, "three weeks later");
+    assert_eq!(kept_until(day(100 + 90)), 0, "three months later");
+    assert_eq!(predicted_tier(&db, "weekly"), Some(Tier::Batch), "only merging drops");
     db.merge(day(200), []);
     assert!(db.get(&name("weekly")).is_none());
     assert_eq!(db.summary(), Summary::default());
 }
 
 #[test]
-fn the_oldest_name_makes_room() {
+fn the_oldest_name_is_evicted() {
     let mut db = ProcDb::new(3);
     for (comm, when) in [("b", 2), ("a", 1), ("c", 3)] {
         (0..9).for_each(|_| {
@@ -354,13 +354,17 @@ fn the_oldest_name_makes_room() {
         .filter(|comm| db.get(&name(comm)).is_some())
         .map(str::to_owned)
         .collect();
-    assert_eq!(names, ["b", "c", "e"], "of the same day the fewest observations go first");
+    assert_eq!(
+        names,
+        ["b", "c", "e"],
+        "of the same day the one with the fewest observations is evicted"
+    );
     db.learn(day(3), &seen("c", Tier::Batch));
     assert_eq!(db.get(&name("c")).unwrap().observations, 10);
 }
 
 #[test]
-fn a_flood_of_names_that_never_come_back_pushes_out_itself() {
+fn a_flood_of_names_seen_once_evicts_only_its_own_names() {
     let mut db = ProcDb::new(64);
     for comm in 0..60 {
         (0..3).for_each(|_| {
@@ -375,7 +379,7 @@ fn a_flood_of_names_that_never_come_back_pushes_out_itself() {
 }
 
 #[test]
-fn an_empty_database_knows_nothing() {
+fn an_empty_database_predicts_nothing() {
     let db = ProcDb::new(1);
     assert_eq!(db.summary(), Summary::default());
     assert_eq!(db.predict(&name("")), None);
@@ -385,14 +389,14 @@ fn an_empty_database_knows_nothing() {
 #[test]
 fn learning_and_looking_up_never_allocate() {
     let mut db = ProcDb::new(50);
-    let told: Vec<Observation> =
+    let observed: Vec<Observation> =
         (0..100).map(|i| seen(&format!("name-{i}"), Tier::ALL[i % 3])).collect();
-    db.merge(day(1), (0..20).map(|i| Profile::unseen(told[i].comm)));
+    db.merge(day(1), (0..20).map(|i| Profile::unseen(observed[i].comm)));
     let before = ALLOCATIONS.get();
     for _ in 0..5 {
-        for told in &told {
-            db.learn(day(1), told);
-            std::hint::black_box((db.predict(&told.comm), db.summary()));
+        for seen in &observed {
+            db.learn(day(1), seen);
+            std::hint::black_box((db.predict(&seen.comm), db.summary()));
         }
     }
     assert_eq!(ALLOCATIONS.get() - before, 0);
@@ -406,7 +410,7 @@ fn any_tier() -> impl Strategy<Value = Tier> {
     (0..3usize).prop_map(|i| Tier::ALL[i])
 }
 
-/// Names of which some are equal, some differ in one letter, and some are no text.
+/// Names: some are equal, some differ in one letter, some are not text.
 fn any_comm() -> impl Strategy<Value = Comm> {
     prop_oneof![
         "[ab]{0,2}".prop_map(|text| Comm::from_text(&text)),
@@ -419,7 +423,7 @@ fn any_profile() -> impl Strategy<Value = Profile> {
         any::<[u32; 3]>().prop_map(Votes::from_raw),
         prop::array::uniform3(0..6u32).prop_map(Votes::fresh),
     ];
-    // Few days and minutes, so that ties happen.
+    // Few days and minutes, so that ties occur.
     let last_seen = (1000..1040u32, 0..3u32).prop_map(|(d, m)| Minute::from_unix(d * DAY + m));
     let averages = (any::<u64>(), any::<u64>(), any::<u32>(), any::<u32>());
     let counts = (prop_oneof![0..5u32, any::<u32>()], last_seen, 0..3u8);
@@ -456,18 +460,18 @@ fn merged(capacity: u32, when: Minute, sides: &[&[Profile]]) -> Vec<Profile> {
 }
 
 proptest! {
-    /// A list that is searched from end to end, and evicts by sorting, does the same.
+    /// The model is a list with linear search, which evicts by sorting.
     #[test]
     fn the_table_agrees_with_a_plain_list(
         capacity in 1..6u32,
-        told in prop::collection::vec((0..9u32, any_tier(), 0..4u32, any::<bool>()), 1..120),
+        steps in prop::collection::vec((0..9u32, any_tier(), 0..4u32, any::<bool>()), 1..120),
     ) {
         let mut db = ProcDb::new(capacity);
         let mut model: Vec<Profile> = Vec::new();
-        for (who, tier, when, judged) in told {
+        for (number, tier, when, predicted) in steps {
             let seen = Observation {
-                predicted: judged.then_some(Tier::Batch),
-                ..seen(&format!("n{who}"), tier)
+                predicted: predicted.then_some(Tier::Batch),
+                ..seen(&format!("n{number}"), tier)
             };
             db.learn(day(when), &seen);
             if model.iter().all(|profile| profile.comm != seen.comm) {
@@ -480,8 +484,8 @@ proptest! {
             }
             let known = model.iter_mut().find(|profile| profile.comm == seen.comm).unwrap();
             known.learn(day(when), &seen);
-            for who in 0..9 {
-                let comm = name(&format!("n{who}"));
+            for number in 0..9 {
+                let comm = name(&format!("n{number}"));
                 let expected = model.iter().find(|profile| profile.comm == comm);
                 prop_assert_eq!(db.get(&comm), expected);
                 prop_assert_eq!(db.predict(&comm), expected.and_then(Profile::prediction));
@@ -492,13 +496,13 @@ proptest! {
     }
 
     #[test]
-    fn votes_stay_within_their_limit_and_predictions_above_theirs(
+    fn votes_stay_below_their_maximum_and_predictions_above_the_limit(
         start in any_profile(),
-        told in prop::collection::vec((any_tier(), any::<bool>()), 0..60),
+        steps in prop::collection::vec((any_tier(), any::<bool>()), 0..60),
     ) {
         let mut known = start;
-        for (tier, judged) in told {
-            let predicted = known.prediction().filter(|_| judged).map(|p| p.tier);
+        for (tier, is_predicted) in steps {
+            let predicted = known.prediction().filter(|_| is_predicted).map(|p| p.tier);
             known.learn(day(1000), &Observation { predicted, ..seen("any", tier) });
             prop_assert!(known.votes.total() <= Votes::MAX);
             prop_assert!(known.confidence().as_permille() <= 1_000);
@@ -506,14 +510,14 @@ proptest! {
             if let Some(prediction) = known.prediction() {
                 prop_assert!(prediction.confidence >= Confidence::LIMIT);
                 prop_assert!(known.observations >= 3);
-                // At 0.6 of the votes no other tier can have as many.
+                // With 0.6 of the votes no other tier can have as many.
                 prop_assert_eq!(prediction.tier, known.votes.dominant());
             }
         }
     }
 
     #[test]
-    fn merging_is_the_same_from_either_side_and_twice(a in any_profiles(), b in any_profiles()) {
+    fn merging_is_commutative_and_idempotent(a in any_profiles(), b in any_profiles()) {
         let when = day(1035);
         for capacity in [4, 64] {
             let both = merged(capacity, when, &[&[&a[..], &b[..]].concat()]);
@@ -521,11 +525,11 @@ proptest! {
             prop_assert_eq!(&both, &merged(capacity, when, &[&both, &both]));
             prop_assert!(both.len() <= capacity as usize);
         }
-        // Where all fit, it does not matter in which steps they come.
+        // If all profiles fit, the order of the merges does not matter.
         prop_assert_eq!(merged(64, when, &[&a, &b]), merged(64, when, &[&b, &a]));
     }
 
-    /// The newer profile of each name, young enough, and of those the worthiest.
+    /// Keep the newer profile of each name, drop old ones, and keep those of most worth.
     #[test]
     fn merging_agrees_with_its_definition(profiles in any_profiles()) {
         let when = day(1035);
@@ -550,14 +554,14 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(profiles in any_profiles()) {
+    fn encoded_profiles_decode_to_the_same(profiles in any_profiles()) {
         let bytes = codec::encode(&profiles);
         prop_assert_eq!(bytes.len(), 24 + 64 * profiles.len());
         prop_assert_eq!(codec::decode(&bytes, day(0)), Ok(profiles));
     }
 
     #[test]
-    fn any_cut_or_flipped_bit_is_noticed(profiles in any_profiles(), at in any::<usize>()) {
+    fn a_truncated_or_extended_file_or_a_flipped_bit_is_refused(profiles in any_profiles(), at in any::<usize>()) {
         let bytes = codec::encode(&profiles);
         prop_assert!(codec::decode(&bytes[..at % bytes.len()], day(0)).is_err());
         let mut flipped = bytes.clone();
@@ -584,7 +588,7 @@ proptest! {
     }
 
     #[test]
-    fn any_words_are_a_profile_and_packing_it_settles_it(words in any::<[u64; codec::WORDS]>()) {
+    fn any_words_unpack_to_a_profile_that_packs_and_unpacks_unchanged(words in any::<[u64; codec::WORDS]>()) {
         let profile = codec::unpack(&words);
         prop_assert!(profile.votes.total() <= Votes::MAX);
         prop_assert_eq!(codec::unpack(&codec::pack(&profile)), profile);
@@ -597,9 +601,9 @@ proptest! {
 
 // --- bytes ----------------------------------------------------------------------------------
 
-/// The exact bytes of version 3: a change of the format is a new version, not a new meaning.
+/// The exact bytes of version 3. Any change of the format needs a new version.
 #[test]
-fn the_format_is_what_its_description_says() {
+fn version_3_has_exactly_these_bytes() {
     let cc1 = Profile {
         comm: name("cc1"),
         votes: Votes::from_raw([0x11, 0x22, 0x33]),
@@ -628,7 +632,7 @@ fn original(version: u32, entries: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// An entry as the original writes it: name, tier, u64 fields, observations and votes.
+/// An entry of PANDEMONIUM's file: name, tier, u64 fields, observations and votes.
 fn original_entry(comm: &[u8; 16], tier: u8, fields: &[u64], counts: [u32; 2]) -> Vec<u8> {
     let mut bytes = comm.to_vec();
     bytes.extend([tier, 0, 0, 0, 0, 0, 0, 0]);
@@ -638,7 +642,7 @@ fn original_entry(comm: &[u8; 16], tier: u8, fields: &[u64], counts: [u32; 2]) -
 }
 
 #[test]
-fn the_originals_version_2_is_imported_field_by_field() {
+fn every_field_of_pandemoniums_version_2_is_imported() {
     let cc1 = original_entry(b"cc1\0............", 0, &[8_000_000, 1_000, 2, 3], [900, 900]);
     let odd = original_entry(b"sixteen-letters!", 77, &[1, 2, u64::MAX, 0], [5, 2]);
     assert_eq!((cc1.len(), odd.len()), (64, 64));
@@ -652,12 +656,12 @@ fn the_originals_version_2_is_imported_field_by_field() {
     assert_eq!((cc1.observations, cc1.last_seen), (900, day(7)));
     assert_eq!(cc1.prediction().unwrap().tier, Tier::Batch);
     assert_eq!(odd.comm.as_bytes(), b"sixteen-letters");
-    assert_eq!(odd.votes, Votes::fresh([0, 0, 2]), "a tier above 2 is 2");
+    assert_eq!(odd.votes, Votes::fresh([0, 0, 2]), "a tier above 2 counts as 2");
     assert_eq!(odd.wake_freq.as_millihertz(), u32::MAX);
 }
 
 #[test]
-fn the_originals_version_1_is_imported_with_zeros_for_what_it_lacks() {
+fn pandemoniums_version_1_is_imported_with_zeros_for_missing_fields() {
     let bytes = original_entry(b"make\0\0\0\0\0\0\0\0\0\0\0\0", 1, &[500], [4, 4]);
     assert_eq!(bytes.len(), 40);
     let [make] = codec::decode(&original(1, &[bytes]), day(7)).unwrap().try_into().unwrap();
@@ -666,10 +670,10 @@ fn the_originals_version_1_is_imported_with_zeros_for_what_it_lacks() {
     assert_eq!(make.prediction().unwrap().tier, Tier::Interactive);
 }
 
-/// The original stores a mix of six to four as ten of ten. Imported, it predicts, and gives way
-/// to two observations that disagree.
+/// PANDEMONIUM stores a mix of six to four as ten of ten. The imported entry predicts until two
+/// observations disagree.
 #[test]
-fn imported_votes_are_no_unanimity_for_ever() {
+fn two_observations_that_disagree_end_an_imported_prediction() {
     let fields = [1_000_000, 0, 2, 3];
     let mix = original_entry(b"mix\0............", 0, &fields, [u32::MAX, u32::MAX]);
     let mut db = ProcDb::new(4);
@@ -681,9 +685,9 @@ fn imported_votes_are_no_unanimity_for_ever() {
 }
 
 #[test]
-fn what_is_no_database_is_refused_with_a_reason() {
-    let ours = codec::encode(&[profile([5, 0, 0], 5, 1, 0)]);
-    let theirs = original(2, &[original_entry(b"cc1\0............", 0, &[1; 4], [3, 3])]);
+fn invalid_bytes_are_refused_with_a_reason() {
+    let version_3 = codec::encode(&[profile([5, 0, 0], 5, 1, 0)]);
+    let original_2 = original(2, &[original_entry(b"cc1\0............", 0, &[1; 4], [3, 3])]);
     let changed = |bytes: &[u8], at: usize, byte: u8| {
         let mut bytes = bytes.to_vec();
         bytes[at] = byte;
@@ -695,15 +699,15 @@ fn what_is_no_database_is_refused_with_a_reason() {
         (b"".to_vec(), DecodeError::Truncated),
         (b"PD".to_vec(), DecodeError::Truncated),
         (b"PDDB\x02\0\0\0\0\0\0".to_vec(), DecodeError::Truncated),
-        (ours[..15].to_vec(), DecodeError::Truncated),
-        (changed(&ours, 8, 4), DecodeError::Version(4)),
-        (changed(&theirs, 4, 3), DecodeError::Version(3)),
-        (changed(&theirs, 4, 0), DecodeError::Version(0)),
-        (changed(&ours, 15, 0xff), of(0xff00_0001, 88)),
-        (changed(&theirs, 11, 0xff), of(0xff00_0001, 76)),
-        (ours[..87].to_vec(), of(1, 87)),
-        (theirs[..75].to_vec(), of(1, 75)),
-        (changed(&ours, 40, 0xff), DecodeError::Checksum),
+        (version_3[..15].to_vec(), DecodeError::Truncated),
+        (changed(&version_3, 8, 4), DecodeError::Version(4)),
+        (changed(&original_2, 4, 3), DecodeError::Version(3)),
+        (changed(&original_2, 4, 0), DecodeError::Version(0)),
+        (changed(&version_3, 15, 0xff), of(0xff00_0001, 88)),
+        (changed(&original_2, 11, 0xff), of(0xff00_0001, 76)),
+        (version_3[..87].to_vec(), of(1, 87)),
+        (original_2[..75].to_vec(), of(1, 75)),
+        (changed(&version_3, 40, 0xff), DecodeError::Checksum),
     ] {
         assert_eq!(codec::decode(&bytes, day(0)), Err(error), "{bytes:02x?}");
         assert!(error.to_string().starts_with("it"), "{error}");
@@ -712,15 +716,15 @@ fn what_is_no_database_is_refused_with_a_reason() {
     assert_eq!(codec::decode(&original(1, &[]), day(0)), Ok(vec![]));
 }
 
-/// A count of four billion entries must not become an allocation of 256 GiB.
+/// A count of four billion entries must not cause an allocation of 256 GiB.
 #[test]
 fn a_hostile_count_allocates_nothing() {
-    let mut ours = codec::encode(&[]);
-    ours[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
-    let mut theirs = original(1, &[]);
-    theirs[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
+    let mut version_3 = codec::encode(&[]);
+    version_3[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+    let mut original_1 = original(1, &[]);
+    original_1[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
     let before = ALLOCATIONS.get();
-    assert!(codec::decode(&ours, day(0)).is_err());
-    assert!(codec::decode(&theirs, day(0)).is_err());
+    assert!(codec::decode(&version_3, day(0)).is_err());
+    assert!(codec::decode(&original_1, day(0)).is_err());
     assert_eq!(ALLOCATIONS.get() - before, 0);
 }

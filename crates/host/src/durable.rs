@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Files that are there as a whole or not at all, whenever the machine stops.
+//! Writes files atomically and durably: after a crash at any time, a reader finds either the whole
+//! old file or the whole new one.
 
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
@@ -10,15 +11,16 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// What happens to a file that has the name already.
+/// What to do if a file of this name exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
+    /// Replace it.
     Replaced,
-    /// It is left alone, and nothing is written.
+    /// Keep it, write nothing, and fail.
     Kept,
 }
 
-/// The directory of a path; a bare name is in the current one.
+/// The directory of a path. A bare name is in the current directory.
 pub fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(directory) if !directory.as_os_str().is_empty() => directory,
@@ -26,19 +28,20 @@ pub fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Opens a directory so that what is done in it stays in it, whatever becomes of its path.
+/// Opens a directory. Operations through the returned file stay in that directory, even if its path
+/// is renamed or replaced meanwhile.
 pub fn directory(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path)
 }
 
-/// Inside a directory that was opened.
+/// A path to an opened directory that does not depend on the directory's name.
 pub fn inside(directory: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
 }
 
-/// Writes the file `name` into `directory` so that after a crash there is the old file or the new
-/// one. Readable for all; a link of this name is replaced, not followed.
+/// Writes the file `name` into `directory`, so that after a crash there is either the old file or
+/// the new one. The file is readable for all users. A link of this name is replaced, not followed.
 pub fn put(
     directory: &File,
     name: &OsStr,
@@ -58,7 +61,7 @@ pub fn put(
         .and_then(|()| file.sync_all())
         .and_then(|()| match existing {
             Existing::Replaced => fs::rename(&temporary, &target),
-            // Unlike a rename, a link never takes the place of another file.
+            // Unlike rename(2), link(2) never replaces an existing file.
             Existing::Kept => fs::hard_link(&temporary, &target),
         });
     if written.is_err() || existing == Existing::Kept {

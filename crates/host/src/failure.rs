@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Why the program ends other than by a signal: one sentence and one exit code each.
+//! The reasons for which a program fails, each with one sentence and one exit code.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// Each variant is an exit code (README, "Exit codes") and says what to do next.
+/// Why the program ends. Each variant maps to an exit code (README, "Exit codes"), and its message
+/// says what to do next.
 #[derive(Debug)]
 pub enum Failure {
-    /// Something we did not foresee.
+    /// An unexpected error.
     Internal(anyhow::Error),
-    /// Options that contradict each other; clap itself reports all others with the same code.
+    /// Options that contradict each other. clap reports all other usage errors, with the same code.
     Usage(String),
-    /// Neither root nor the capabilities that loading a scheduler needs.
+    /// The process is not root and lacks the capabilities that loading a scheduler needs.
     Unprivileged,
-    /// Not the user who may do this.
+    /// This user may not do this.
     Denied(String),
     /// The kernel has no sched_ext.
     NoSchedExt,
     /// Another sched_ext scheduler is loaded.
     Occupied(String),
-    /// The kernel would not load our programs.
+    /// The kernel refused to load the scheduler's BPF programs.
     Refused(String),
-    /// The kernel unloaded us while we ran.
+    /// The kernel unloaded the scheduler while it ran.
     Ejected(String),
 }
 
 impl Failure {
-    /// Wraps an error that nobody has classified.
+    /// Wraps an error that has no class of its own.
     pub fn internal(error: impl Into<anyhow::Error>) -> Failure {
         Failure::Internal(error.into())
     }

@@ -1,7 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the programs around a sched_ext scheduler share: why they end, what can be known before a
-//! scheduler is loaded, and files that are there whole or not at all.
+//! What the programs around a sched_ext scheduler share.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`failure`] | why a program fails, with an exit code for each reason |
+//! | [`preflight`] | whether this machine can load a scheduler, checked before loading one |
+//! | [`durable`] | files that a crash leaves either old or new, never half written |
+//! | [`program`] | finding and starting the other programs of this workspace |
+//! | [`print`], [`usage`] | output to a terminal or a pipe |
+//!
+//! ```
+//! use pandemonium_host::durable::{self, Existing};
+//! use std::io::Write;
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! let directory = durable::directory(&std::env::temp_dir())?;
+//! let name = format!("results-{}.json", std::process::id());
+//! durable::put(&directory, name.as_ref(), Existing::Replaced, |file| file.write_all(b"{}"))?;
+//! assert_eq!(std::fs::read(std::env::temp_dir().join(&name))?, b"{}");
+//! # std::fs::remove_file(std::env::temp_dir().join(&name))?;
+//! # Ok(())
+//! # }
+//! ```
 
 #![warn(missing_docs)]
 
@@ -12,7 +33,7 @@ pub mod print;
 pub mod program;
 pub mod usage;
 
-/// The version of a program of this workspace, with what it was built from.
+/// The version of the programs of this workspace, with the git commit and the target.
 pub fn version() -> String {
     scx_utils::build_id::full_version(env!("CARGO_PKG_VERSION"))
 }

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What can be known before anything is loaded: facts first, then the verdict, so that the
-//! verdict can be tested on machines that nobody has.
+//! Checks, before loading, whether this machine can run a sched_ext scheduler. Collecting facts and
+//! judging them are separate functions, so that tests can judge invented machines.
 
 use super::failure::Failure;
 use std::fs;
 use std::path::Path;
 
-/// Where the kernel shows sched_ext.
+/// The kernel's directory of sched_ext.
 const SCHED_EXT: &str = "/sys/kernel/sched_ext";
-/// The kernel's own type information, which every sched_ext program is checked against.
+/// The kernel's type information. The verifier checks every sched_ext program against it.
 const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// Linux capability numbers (kernel ABI, `linux/capability.h`) that loading a scheduler needs:
 /// SYS_ADMIN for struct_ops, BPF and PERFMON for programs, SYS_RESOURCE to lock memory.
 const CAPABILITIES: [u32; 4] = [21, 39, 38, 24];
 
-/// What the machine is like.
+/// What matters of a machine.
 #[derive(Clone, Debug)]
 struct Facts {
     privileged: bool,
-    /// Content of `state`, `None` without sched_ext.
+    /// Content of `state`; `None` if the kernel has no sched_ext.
     state: Option<String>,
-    /// Name of the loaded scheduler, if one is.
+    /// Name of the loaded scheduler, if one is loaded.
     ops: Option<String>,
     has_btf: bool,
-    /// Kernel functions whose BTF prototype no program can match.
+    /// Kernel functions with a BTF prototype that no BPF program can match.
     malformed: Vec<String>,
 }
 
-/// Refuses a machine on which loading would fail, in words.
+/// Fails, with the reason, on a machine on which loading a scheduler would fail.
 pub fn check() -> Result<(), Failure> {
     verdict(&observe())
 }
 
-/// Whether an instance of this program schedules the machine.
+/// Whether an instance of `scx_pandemonium_user` is loaded.
 pub fn is_running() -> bool {
     let ops = fs::read_to_string(Path::new(SCHED_EXT).join("root/ops"));
     ops.is_ok_and(|name| name.starts_with("pandemonium_user"))
@@ -46,7 +46,7 @@ fn observe() -> Facts {
     };
     let has_btf = Path::new(KERNEL_BTF).exists();
     let state = read("state");
-    // Without its file the BTF reader panics, and without sched_ext there is nothing to look for.
+    // The BTF reader panics if the file is missing, and a kernel without sched_ext has no kfuncs.
     let malformed = if has_btf && state.is_some() {
         scx_utils::compat::malformed_scx_kfuncs()
     } else {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn each_missing_thing_has_its_own_sentence() {
+    fn each_missing_requirement_has_its_own_failure() {
         let refused = |change: fn(&mut Facts)| {
             let mut facts = good();
             change(&mut facts);

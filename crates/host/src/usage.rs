@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What clap has to say, as one line.
+//! Errors of clap, shortened to one line.
 
 use std::process::ExitCode;
 
-/// Prints help as it is, and an error as one sentence without the usage that would push it out of
-/// sight. Exit code 2 after an error.
+/// Prints help unchanged, and an error as one line without the usage text, which would hide it.
+/// Returns the exit code: 0 after help, 2 after an error.
 pub fn explain(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print();

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Any bytes as a recording: read, and replayed under a policy, they are an error or a result.
+//! The fuzz target: reads any bytes as a recording and replays them under a policy. The outcome is an
+//! error or a result, never a panic.
 //!
-//! The fuzzer calls this, and so does a test of the lab, which makes mutants by itself.
+//! The fuzzer calls it, and so does a test of the lab with mutants of its own.
 
-use pandemonium_engine::Policy;
-use pandemonium_engine::Setup;
+use pandemonium_engine::PolicyInfo;
 use pandemonium_policies::{Fifo, Pandemonium};
 use pandemonium_record::file::read::Recording;
-use pandemonium_record::file::repeat::{Replayed, repeat};
+use pandemonium_record::file::repeat::{Policies, Replayed, repeat};
 use pandemonium_record::file::write::{MAGIC, VERSION};
 
-/// The first byte says whether the others are a file, or what is behind a file's compression, which
-/// nobody would get through by chance; and which policy gets them.
+/// Bit 0 of the first byte says whether the rest is a file, or the decompressed content of a file,
+/// because random bytes never pass the decompression. Bit 1 chooses the policy.
 pub fn survive(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else { return };
     let file = match kind & 1 {
@@ -22,14 +22,10 @@ pub fn survive(data: &[u8]) {
             Err(_) => return,
         },
     };
-    match kind & 2 {
-        0 => replay(&file, |_: &Setup| Fifo::new()),
-        _ => replay(&file, Pandemonium::new),
-    }
-}
-
-fn replay<Q: Policy>(file: &[u8], make: impl Fn(&Setup) -> Q) {
-    if let Ok(mut recording) = Recording::new(file) {
-        let _ = repeat(&mut recording, make, &[], &mut Replayed::default());
+    let info =
+        if kind & 2 == 0 { PolicyInfo::of::<Fifo>() } else { PolicyInfo::of::<Pandemonium>() };
+    let policies = Policies { recorded: Some(info.knobs), replayed: info };
+    if let Ok(mut recording) = Recording::new(&file[..]) {
+        let _ = repeat(&mut recording, &policies, &[], &mut Replayed::default());
     }
 }

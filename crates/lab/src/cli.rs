@@ -3,7 +3,14 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use pandemonium_engine::PolicyInfo;
+use pandemonium_engine::PolicyType;
+use pandemonium_policies::{Catalog, Fifo, Vruntime};
 use pandemonium_sim::observer::Fault;
+use std::sync::OnceLock;
+
+/// Fewer runs than this say nothing about noise.
+pub const SEEDS_MIN: u64 = 10;
 
 /// Simulates, compares, replays and explains scheduling policies: without root, without a kernel.
 ///
@@ -87,15 +94,8 @@ pub struct RunArgs {
     pub what: What,
 
     /// Policies to run, with commas in between
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "P,P",
-        value_delimiter = ',',
-        default_value = "pandemonium"
-    )]
-    pub policy: Vec<PolicyName>,
+    #[arg(short, long, value_name = "P,P", value_delimiter = ',', value_parser = policy)]
+    pub policy: Vec<PolicyInfo>,
 
     /// The seed from which all chance follows
     #[arg(short, long, value_name = "S", default_value_t = 1)]
@@ -125,8 +125,8 @@ pub struct ReplayArgs {
     pub file: String,
 
     /// The policy to give it to; the recorded one if not given
-    #[arg(short, long, value_enum, value_name = "P")]
-    pub policy: Option<PolicyName>,
+    #[arg(short, long, value_name = "P", value_parser = policy)]
+    pub policy: Option<PolicyInfo>,
 
     /// Change a setting, on top of the recorded ones
     #[arg(long = "set", value_name = "KNOB=VALUE")]
@@ -148,8 +148,8 @@ pub struct ExplainArgs {
     pub over_us: u64,
 
     /// The policy to simulate
-    #[arg(short, long, value_enum, value_name = "P", default_value = "pandemonium")]
-    pub policy: PolicyName,
+    #[arg(short, long, value_name = "P", value_parser = policy)]
+    pub policy: Option<PolicyInfo>,
 
     /// The seed to simulate
     #[arg(short, long, value_name = "S", default_value_t = 1)]
@@ -163,24 +163,29 @@ pub struct Comparison {
     pub what: What,
 
     /// The policies, with commas in between; the others are compared with the first
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "P,P",
-        value_delimiter = ',',
-        default_value = "vruntime,pandemonium,fifo"
-    )]
-    pub policy: Vec<PolicyName>,
+    /// [default: vruntime, the default policy, fifo]
+    #[arg(short, long, value_name = "P,P", value_delimiter = ',', value_parser = policy)]
+    pub policy: Vec<PolicyInfo>,
 
     /// The first seed; what shows one run shows this one
     #[arg(short, long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
 
     /// How many seeds, at least 10
-    #[arg(long, value_name = "N", default_value_t = crate::compare::SEEDS_MIN,
-          value_parser = clap::value_parser!(u64).range(crate::compare::SEEDS_MIN..))]
+    #[arg(long, value_name = "N", default_value_t = SEEDS_MIN,
+          value_parser = clap::value_parser!(u64).range(SEEDS_MIN..))]
     pub seeds: u64,
+}
+
+impl Comparison {
+    /// The policies; without any named, the usual three.
+    pub fn policies(&self) -> Vec<PolicyInfo> {
+        if !self.policy.is_empty() {
+            return self.policy.clone();
+        }
+        let usual = [Vruntime::NAME, catalog().default_policy().name, Fifo::NAME];
+        usual.iter().filter_map(|name| catalog().find(name).ok()).collect()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -213,15 +218,8 @@ pub struct SweepArgs {
     pub over: String,
 
     /// The policies, with commas in between
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "P,P",
-        value_delimiter = ',',
-        default_value = "pandemonium"
-    )]
-    pub policy: Vec<PolicyName>,
+    #[arg(short, long, value_name = "P,P", value_delimiter = ',', value_parser = policy)]
+    pub policy: Vec<PolicyInfo>,
 
     /// The seed from which all chance follows
     #[arg(short, long, value_name = "S", default_value_t = 1)]
@@ -244,8 +242,8 @@ pub struct SwarmArgs {
     pub seed: u64,
 
     /// The policy that is tried
-    #[arg(short, long, value_enum, value_name = "P", default_value = "pandemonium")]
-    pub policy: PolicyName,
+    #[arg(short, long, value_name = "P", value_parser = policy)]
+    pub policy: Option<PolicyInfo>,
 
     /// Faults to leave out, with commas in between
     #[arg(long, value_name = "FAULT,FAULT", value_delimiter = ',', value_parser = fault)]
@@ -283,29 +281,25 @@ fn fault(name: &str) -> Result<Fault, String> {
     found.ok_or_else(|| format!("expected one of {}", names()))
 }
 
-/// A policy by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PolicyName {
-    /// Tiers by behaviour, fair inside a tier, nobody forgotten
-    Pandemonium,
-    /// First come, first served
-    Fifo,
-    /// Plain weighted fair order
-    Vruntime,
-    /// Loses every 100th task: the judges must notice
-    #[value(hide = true)]
-    Dropping,
+static CATALOG: OnceLock<Catalog> = OnceLock::new();
+
+/// The policies that this program offers; set before the command line is read.
+pub fn offer(own: &'static [PolicyInfo]) {
+    CATALOG.get_or_init(|| Catalog::new(own));
 }
 
-impl PolicyName {
-    pub fn name(self) -> &'static str {
-        match self {
-            PolicyName::Pandemonium => "pandemonium",
-            PolicyName::Fifo => "fifo",
-            PolicyName::Vruntime => "vruntime",
-            PolicyName::Dropping => "dropping",
-        }
-    }
+/// The policies that this program offers.
+pub fn catalog() -> Catalog {
+    *CATALOG.get_or_init(|| Catalog::new(&[]))
+}
+
+fn policy(name: &str) -> Result<PolicyInfo, String> {
+    catalog().find(name)
+}
+
+/// The policies that were named, or the default.
+pub fn chosen(named: &[PolicyInfo]) -> Vec<PolicyInfo> {
+    if named.is_empty() { vec![catalog().default_policy()] } else { named.to_vec() }
 }
 
 /// How tables are printed.

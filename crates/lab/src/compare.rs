@@ -2,22 +2,21 @@
 
 //! `pandemonium_lab compare`, `sweep` and `scores`: many runs, and what can be said about them.
 
-use crate::cli::{CompareArgs, Comparison, Format, PolicyName, SweepArgs, What};
+use crate::cli::{CompareArgs, Comparison, Format, SweepArgs, What, catalog, chosen};
 use crate::metric::{self, Metric};
 use crate::parallel::play_all;
 use crate::play::{Case, Played};
 use crate::table::{self, Cell, Table};
 use anyhow::{Context, Result, bail};
+use pandemonium_engine::PolicyType;
 use pandemonium_engine::time::Span;
+use pandemonium_policies::{Fifo, Pandemonium, Vruntime};
 use pandemonium_statistics::sample::Sample;
 use pandemonium_statistics::verdict::{self, Pair, Verdict};
 use std::process::ExitCode;
 
-/// Fewer runs than this say nothing about noise.
-pub const SEEDS_MIN: u64 = 10;
-
 pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
-    let policies = &args.comparison.policy;
+    let policies = &args.comparison.policies();
     let twice = |(at, policy)| policies[..at].contains(policy);
     if policies.len() < 2 || policies.iter().enumerate().any(twice) {
         bail!("expected two or more different policies, as in --policy pandemonium,vruntime");
@@ -29,9 +28,10 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
 
 /// Every metric of every policy over some seeds, and a verdict beside the first policy.
 pub fn compared(asked: &Comparison) -> Result<Table> {
-    let Comparison { what, policy: policies, seed, seeds } = asked;
+    let Comparison { what, seed, seeds, .. } = asked;
+    let policies = &asked.policies();
     let mut cases = Vec::new();
-    for &policy in policies {
+    for &policy in policies.iter() {
         for number in 0..*seeds {
             cases.push(Case::new(what, policy, seed.wrapping_add(number))?);
         }
@@ -57,7 +57,7 @@ pub fn compared(asked: &Comparison) -> Result<Table> {
             let milli = |value: f64| Cell::Milli((value * 1_000.0).round() as u64);
             table.row(vec![
                 metric.name.into(),
-                policy.name().into(),
+                policy.name.into(),
                 milli(mine.median()),
                 milli(mine.least()),
                 milli(mine.most()),
@@ -74,7 +74,7 @@ pub fn compared(asked: &Comparison) -> Result<Table> {
         let violations = format!("{failed} of {runs}");
         table.row(vec![
             "complaints".into(),
-            policy.name().into(),
+            policy.name.into(),
             violations.into(),
             none(),
             none(),
@@ -126,9 +126,10 @@ fn values(over: &str) -> Result<(&str, Vec<String>)> {
 
 pub fn sweep(args: &SweepArgs) -> Result<ExitCode> {
     let (name, values) = values(&args.over)?;
+    let policies = chosen(&args.policy);
     let mut cases = Vec::new();
     for value in &values {
-        for &policy in &args.policy {
+        for &policy in &policies {
             let mut what = args.what.clone();
             if name == "cpus" {
                 what.cpus = Some(value.parse().with_context(|| format!("cpus={value}"))?);
@@ -142,7 +143,7 @@ pub fn sweep(args: &SweepArgs) -> Result<ExitCode> {
     let title = format!("{} over {name}, seed {}", cases[0].trial.workload.name, args.seed);
     let mut table = rows("value", title);
     for (number, (case, played)) in cases.iter().zip(&played).enumerate() {
-        let value = &values[number / args.policy.len()];
+        let value = &values[number / policies.len()];
         table.row(row(value.as_str().into(), case, played));
     }
     table::print(&[table], args.format);
@@ -172,7 +173,7 @@ fn row(first: Cell, case: &Case, played: &Played) -> Vec<Cell> {
     };
     vec![
         first,
-        case.policy.name().into(),
+        case.policy().name.into(),
         cell("throughput"),
         cell("wake p50 us"),
         cell("wake p99 us"),
@@ -192,11 +193,12 @@ const SCORED_TIME: Span = Span::from_millis(2_000);
 /// The table under review: a change of a number is a change of behaviour.
 pub fn scores() -> Result<ExitCode> {
     let mut cases = Vec::new();
-    let policies = [PolicyName::Pandemonium, PolicyName::Vruntime, PolicyName::Fifo];
+    let policies = [Pandemonium::NAME, Vruntime::NAME, Fifo::NAME];
     for workload in SCORED {
         for cpus in SCORED_CPUS {
             for policy in policies {
                 let what = What::named(workload, cpus);
+                let policy = catalog().find(policy).map_err(anyhow::Error::msg)?;
                 let mut case = Case::new(&what, policy, 1)?;
                 let workload = &mut case.trial.workload;
                 workload.duration = workload.duration.min(workload.warmup + SCORED_TIME);

@@ -2,7 +2,7 @@
 
 //! `pandemonium_lab explain`: what a task is to the policy, why it waited, and what ran instead.
 
-use crate::cli::ExplainArgs;
+use crate::cli::{ExplainArgs, catalog};
 use crate::play::Case;
 use crate::simulated;
 use anyhow::{Result, bail};
@@ -29,7 +29,11 @@ pub fn run(args: &ExplainArgs) -> Result<ExitCode> {
     let told = if args.what.workload.ends_with(".rec") {
         explain(Recording::open(&args.what.workload)?, &args.task, over)?
     } else {
-        let case = Case::new(&args.what, args.policy, args.seed)?;
+        let case = Case::new(
+            &args.what,
+            args.policy.unwrap_or_else(|| catalog().default_policy()),
+            args.seed,
+        )?;
         let mut recorder = simulated::begin(Vec::new(), &case, false)?;
         case.play(&mut recorder);
         explain(Recording::new(&recorder.finish()?[..])?, &args.task, over)?

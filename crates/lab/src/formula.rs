@@ -2,7 +2,7 @@
 
 //! Numbers that depend on the number of CPUs: `4`, `2n`, `n/2`, `n+1`, `max(8, 4n)`, `min(4, n)`.
 
-/// The number that `text` stands for on a machine with `n` CPUs; `None` if it is no formula.
+/// The value of a formula on a machine with `n` CPUs; `None` if `text` is not a formula.
 pub fn evaluate(text: &str, n: u32) -> Option<u32> {
     let text = text.trim();
     for (name, pick) in [("max", u32::max as fn(u32, u32) -> u32), ("min", u32::min)] {
@@ -27,6 +27,7 @@ pub fn evaluate(text: &str, n: u32) -> Option<u32> {
     value.checked_div(divisor)
 }
 
+/// Parses a number that consists of digits only.
 fn digits(text: &str) -> Option<u32> {
     let only_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if only_digits { text.parse().ok() } else { None }
@@ -37,7 +38,7 @@ mod tests {
     use super::evaluate;
 
     #[test]
-    fn formulas_say_what_they_mean() {
+    fn formulas_are_evaluated_and_other_text_is_refused() {
         for (text, value) in [
             ("3", 3),
             ("n", 6),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What went on over time: how many waited, how many decisions of which tier were made, and what
-//! the adaptive loop made of it.
+//! The course of a run: queued tasks and decisions by tier, and the regimes and knob changes of the
+//! adaptive loop.
 
 use crate::table::{Cell, Table};
 use anyhow::Result;
-use pandemonium_engine::knobs::{Key, Knobs, keys};
+use pandemonium_engine::knobs::{Knob, Values};
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_policies::control::regime::Regime;
@@ -14,78 +14,80 @@ use pandemonium_sim::observer::{Event, Observer};
 use pandemonium_statistics::picture::drawn;
 use plotters::prelude::*;
 
-/// Changes of knobs that are listed; of a longer run the first ones.
+/// Number of changes that are listed; a longer run shows the first ones.
 const CHANGES_MAX: usize = 60;
+/// Width and height of a chart in pixels.
 const SIZE: (u32, u32) = (900, 220);
 
-/// One stretch of time.
+/// Counts of one interval of time.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Stretch {
+pub struct Interval {
     /// Decisions by tier.
     pub decisions: [u32; 3],
-    /// Most that waited for a decision after a round.
+    /// Largest number of tasks still queued after a round.
     pub waiting: usize,
 }
 
-/// What the loop saw in a second.
+/// What the adaptive loop measured in one second.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct Measurement {
     at: Stamp,
-    regime: Regime,
+    regime: &'static str,
     /// In per mille.
     idle: Option<u32>,
 }
 
-/// Collects stretches of equal length.
+/// Collects the counts of intervals of equal length.
 pub struct History {
     length: Span,
     end: Stamp,
-    stretches: Vec<Stretch>,
-    /// Each second.
-    looks: Vec<Look>,
-    /// The knobs from then on.
-    knobs: Vec<(Stamp, Knobs)>,
+    intervals: Vec<Interval>,
+    /// One for each second.
+    measurements: Vec<Measurement>,
+    /// The knobs, each from its time on.
+    knobs: Vec<(Stamp, Values)>,
 }
 
 impl History {
-    /// A run of `duration` in so many stretches.
-    pub fn new(duration: Span, stretches: u64) -> History {
-        let length = duration.scale(1, stretches.max(1)).max(Span::from_micros(1));
-        let stretches = vec![Stretch::default(); stretches as usize + 1];
-        let (looks, knobs) = (Vec::new(), Vec::new());
-        History { length, end: START + duration, stretches, looks, knobs }
+    /// A run of `duration`, divided into this many intervals.
+    pub fn new(duration: Span, intervals: u64) -> History {
+        let length = duration.scale(1, intervals.max(1)).max(Span::from_micros(1));
+        let intervals = vec![Interval::default(); intervals as usize + 1];
+        let (measurements, knobs) = (Vec::new(), Vec::new());
+        History { length, end: START + duration, intervals, measurements, knobs }
     }
 
-    fn at(&mut self, now: Stamp) -> &mut Stretch {
+    /// The interval that contains `now`.
+    fn at(&mut self, now: Stamp) -> &mut Interval {
         let number = now.since(START).as_nanos() / self.length.as_nanos();
-        let last = self.stretches.len() - 1;
-        &mut self.stretches[(number as usize).min(last)]
+        let last = self.intervals.len() - 1;
+        &mut self.intervals[(number as usize).min(last)]
     }
 
-    /// Decisions and waiting tasks.
+    /// Draws decisions by tier, and queued tasks, over time.
     pub fn draw(&self) -> Result<String> {
         let most =
-            |value: fn(&Stretch) -> f64| self.stretches.iter().map(value).fold(1.0, f64::max);
-        let top = most(|stretch| f64::from(stretch.decisions.iter().sum::<u32>()))
-            .max(most(|stretch| stretch.waiting as f64));
-        let stretch = seconds(START + self.length);
+            |value: fn(&Interval) -> f64| self.intervals.iter().map(value).fold(1.0, f64::max);
+        let top = most(|interval| f64::from(interval.decisions.iter().sum::<u32>()))
+            .max(most(|interval| interval.waiting as f64));
+        let interval = seconds(START + self.length);
         let mut lines = Vec::new();
         for tier in Tier::ALL.map(Some).into_iter().chain([None]) {
-            let name = tier.map_or("waiting".to_owned(), |tier| format!("{tier:?}"));
-            let value = |stretch: &Stretch| match tier {
-                Some(tier) => f64::from(stretch.decisions[tier.index()]),
-                None => stretch.waiting as f64,
+            let name = tier.map_or("queued".to_owned(), |tier| format!("{tier:?}"));
+            let value = |interval: &Interval| match tier {
+                Some(tier) => f64::from(interval.decisions[tier.index()]),
+                None => interval.waiting as f64,
             };
-            let points = self.stretches.iter().enumerate();
-            let points = points.map(|(number, at)| (number as f64 * stretch, value(at)));
-            // What begins at the very end is no stretch of time.
+            let points = self.intervals.iter().enumerate();
+            let points = points.map(|(number, at)| (number as f64 * interval, value(at)));
+            // The last interval begins at the end of the run and has no length.
             let points = points.filter(|(at, _)| *at < seconds(self.end));
             lines.push((name, tier, points.collect()));
         }
         let mut svg = String::new();
         {
             let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-            let end = self.stretches.len() as f64 * stretch;
+            let end = self.intervals.len() as f64 * interval;
             let mut chart = drawn(
                 ChartBuilder::on(&root)
                     .margin(10)
@@ -106,8 +108,7 @@ impl History {
         Ok(svg)
     }
 
-    /// The knobs that are lengths and that the loop has moved, in microseconds, before the regimes
-    /// of each second.
+    /// Draws the knobs in microseconds that the adaptive loop changed, over the regime of each second.
     pub fn draw_knobs(&self) -> Result<String> {
         let end = seconds(self.end);
         let lines: Vec<(&str, Vec<(f64, f64)>)> = self
@@ -129,11 +130,12 @@ impl History {
                     .build_cartesian_2d(0f64..end, (low..high).log_scale()),
             )?;
             drawn(chart.configure_mesh().x_desc("s").y_desc("us").draw())?;
-            for regime in Regime::ALL {
+            for regime in Regime::ALL.map(Regime::name) {
                 let colour = colour_of(regime).mix(0.18).filled();
-                let seen = self.looks.iter().filter(|look| look.regime == regime);
-                let band = |look: &Look| {
-                    let until = seconds(look.at);
+                let seen =
+                    self.measurements.iter().filter(|measurement| measurement.regime == regime);
+                let band = |measurement: &Measurement| {
+                    let until = seconds(measurement.at);
                     Rectangle::new([((until - 1.0).max(0.0), low), (until, high)], colour)
                 };
                 let series = drawn(chart.draw_series(seen.map(band)))?;
@@ -157,68 +159,77 @@ impl History {
     }
 
     /// The knobs that had more than one value.
-    fn moved(&self) -> impl Iterator<Item = &'static Key> + '_ {
-        let differs = |key: &'static Key, pair: &[(Stamp, Knobs)]| {
-            key.show(&pair[0].1).to_string() != key.show(&pair[1].1).to_string()
+    fn moved(&self) -> impl Iterator<Item = &'static Knob> + '_ {
+        let table = self.knobs.first().map(|(_, values)| values.table());
+        let differs = |knob: &'static Knob, pair: &[(Stamp, Values)]| {
+            pair[0].1.get(knob.name) != pair[1].1.get(knob.name)
         };
-        keys().filter(move |key| self.knobs.windows(2).any(|pair| differs(key, pair)))
+        let all = table.into_iter().flat_map(|table| table.iter());
+        all.filter(move |knob| self.knobs.windows(2).any(|pair| differs(knob, pair)))
     }
 
-    /// A knob's value over time, as stairs.
-    fn steps(&self, key: &'static Key) -> Vec<(f64, f64)> {
-        let value = |knobs: &Knobs| key.show(knobs).to_string().parse().unwrap_or(0.0);
+    /// A knob's value over time, as a step curve.
+    fn steps(&self, knob: &'static Knob) -> Vec<(f64, f64)> {
+        let shown = |values: &Values| knob.show(values.get(knob.name).unwrap_or(0)).to_string();
+        let value = |values: &Values| shown(values).parse().unwrap_or(0.0);
         let mut line = Vec::new();
         let ends = self.knobs.iter().skip(1).map(|(at, _)| *at).chain([self.end]);
-        for ((from, knobs), until) in self.knobs.iter().zip(ends) {
-            let value: f64 = value(knobs);
+        for ((from, values), until) in self.knobs.iter().zip(ends) {
+            let value: f64 = value(values);
             line.extend([(seconds(*from), value.max(1.0)), (seconds(until), value.max(1.0))]);
         }
         line
     }
 
-    /// When the regime or a knob changed, and to what.
+    /// A table of the changes of the regime and of knobs.
     pub fn changes(&self) -> Table {
         let mut table =
             Table::new("what the adaptive loop changed", &["after", "regime", "idle %", "knobs"]);
-        let mut regime = Regime::default();
-        for look in &self.looks {
-            let at = |(stamp, _): &(Stamp, Knobs)| *stamp == look.at;
+        let mut regime = Regime::default().name();
+        for measurement in &self.measurements {
+            let at = |(stamp, _): &(Stamp, Values)| *stamp == measurement.at;
             let changed = self.knobs.iter().position(at).filter(|number| *number > 0);
             let knobs = changed.map(|number| self.difference(number)).unwrap_or_default();
-            if (look.regime != regime || !knobs.is_empty()) && table.rows.len() < CHANGES_MAX {
+            if (measurement.regime != regime || !knobs.is_empty()) && table.rows.len() < CHANGES_MAX
+            {
                 table.row(vec![
-                    look.at.since(START).to_string().into(),
-                    look.regime.to_string().into(),
-                    look.idle.map_or(Cell::None, |idle| Cell::Milli(u64::from(idle) * 100)),
+                    measurement.at.since(START).to_string().into(),
+                    measurement.regime.to_string().into(),
+                    measurement.idle.map_or(Cell::None, |idle| Cell::Milli(u64::from(idle) * 100)),
                     knobs.into(),
                 ]);
             }
-            regime = look.regime;
+            regime = measurement.regime;
         }
         table
     }
 
+    /// The knobs that change number `number` set, with old and new values.
     fn difference(&self, number: usize) -> String {
         let (before, after) = (&self.knobs[number - 1].1, &self.knobs[number].1);
-        let shown = keys().map(|key| (key.name, key.show(before), key.show(after)));
-        let changed: Vec<String> = shown
-            .map(|(name, before, after)| (name, before.to_string(), after.to_string()))
-            .filter(|(_, before, after)| before != after)
-            .map(|(name, before, after)| format!("{name} {before} to {after}"))
+        let changed: Vec<String> = before
+            .iter()
+            .zip(after.iter())
+            .filter(|((_, before), (_, after))| before != after)
+            .map(|((knob, before), (_, after))| {
+                format!("{} {} to {}", knob.name, knob.show(before), knob.show(after))
+            })
             .collect();
         changed.join(", ")
     }
 }
 
+/// Seconds since the start of the run.
 fn seconds(at: Stamp) -> f64 {
     at.since(START).as_nanos() as f64 / 1_000_000_000.0
 }
 
+/// A line for the legend.
 fn stroke(x: i32, y: i32, colour: RGBAColor) -> PathElement<(i32, i32)> {
     PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(3))
 }
 
-/// As in the timelines: report.css.
+/// The same colours as in the timelines (report.css).
 fn colour_of_tier(tier: Option<Tier>) -> RGBColor {
     match tier {
         Some(Tier::LatCritical) => RGBColor(0xD1, 0x49, 0x5B),
@@ -228,11 +239,11 @@ fn colour_of_tier(tier: Option<Tier>) -> RGBColor {
     }
 }
 
-fn colour_of(regime: Regime) -> RGBColor {
+fn colour_of(regime: &str) -> RGBColor {
     match regime {
-        Regime::Light => GREEN,
-        Regime::Mixed => YELLOW,
-        Regime::Heavy => RED,
+        "LIGHT" => GREEN,
+        "HEAVY" => RED,
+        _ => YELLOW,
     }
 }
 
@@ -241,11 +252,13 @@ impl Observer for History {
         match *event {
             Event::Sent { dispatch, .. } => self.at(now).decisions[dispatch.tier.index()] += 1,
             Event::Ended { round, .. } => {
-                let stretch = self.at(now);
-                stretch.waiting = stretch.waiting.max(round.pending);
+                let interval = self.at(now);
+                interval.waiting = interval.waiting.max(round.pending);
             }
             Event::Applied(knobs) => self.knobs.push((now, knobs)),
-            Event::Looked { regime, idle } => self.looks.push(Look { at: now, regime, idle }),
+            Event::Looked { regime, idle } => {
+                self.measurements.push(Measurement { at: now, regime, idle })
+            }
             _ => {}
         }
     }

@@ -27,12 +27,16 @@ mod timeline;
 mod workload_file;
 
 use anyhow::Result;
+use pandemonium_engine::PolicyInfo;
+pub use pandemonium_engine::policies;
+
 use clap::Parser;
 use cli::{Cli, Command};
 use std::process::ExitCode;
 
-/// Runs the program.
-pub fn main() -> ExitCode {
+/// Runs the program with these policies besides the built-in ones; the first is the default.
+pub fn main(policies: &'static [PolicyInfo]) -> ExitCode {
+    cli::offer(policies);
     match command(&Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {

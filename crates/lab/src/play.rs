@@ -2,23 +2,22 @@
 
 //! One simulated run: which workload, on which machine, under which policy.
 
-use crate::cli::{PolicyName, What};
+use crate::cli::{What, catalog};
 use crate::shipped;
 use anyhow::{Context, Result, anyhow, bail};
-use pandemonium_engine::knobs::Knobs;
+use pandemonium_engine::PolicyInfo;
+use pandemonium_engine::knobs::{KeySet, Values};
 use pandemonium_engine::time::Span;
-use pandemonium_policies::{Dropping, Fifo, Pandemonium, Vruntime};
-use pandemonium_sim::judge::Demands;
+use pandemonium_sim::checkers::Demands;
 use pandemonium_sim::machine::{Costs, Setup};
 use pandemonium_sim::observer::Observer;
 use pandemonium_sim::trial::{Trial, Tried};
 use std::time::{Duration, Instant};
 
-/// A trial and the policy that it is for.
+/// A trial that is about to be played.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub trial: Trial,
-    pub policy: PolicyName,
 }
 
 /// What came of it, and how long that took.
@@ -29,7 +28,7 @@ pub struct Played {
 
 impl Case {
     /// The case that the command line describes.
-    pub fn new(what: &What, policy: PolicyName, seed: u64) -> Result<Case> {
+    pub fn new(what: &What, policy: PolicyInfo, seed: u64) -> Result<Case> {
         let (workload, shape) = shipped::load(&what.workload, what.cpus)?;
         let mut setup = Setup::new(shape, seed);
         setup.fast_path = !what.no_fast_path;
@@ -37,36 +36,41 @@ impl Case {
         for cost in &what.cost {
             set_cost(&mut setup.costs, cost)?;
         }
-        let set = Knobs::parse_file(&what.set.join("\n"));
-        let (knobs, pinned) = set.map_err(|error| anyhow!("--set: {}", error.error))?;
-        setup.kernel_slice = knobs.slice_min;
-        let demands = Demands::stated(&setup, &knobs);
-        let trial = Trial { workload, setup, knobs, pinned, storm: None, demands };
-        Ok(Case::of(trial, policy))
+        let (values, pinned) = values(policy, &what.set)?;
+        setup.kernel_slice = values.time("slice_min_us").unwrap_or(setup.kernel_slice);
+        let demands = Demands::stated(&setup, &policy, &values);
+        Ok(Case { trial: Trial { workload, setup, policy, values, pinned, storm: None, demands } })
     }
 
-    /// A trial under a policy, of which no more is demanded than it states.
-    pub fn of(mut trial: Trial, policy: PolicyName) -> Case {
-        if matches!(policy, PolicyName::Fifo | PolicyName::Vruntime) {
-            trial.demands = trial.demands.of_the_kernel();
-            // As the driver has it: a yardstick should not change its length.
-            trial.knobs.rules.adaptive = false;
-        }
-        Case { trial, policy }
+    /// The policy.
+    pub fn policy(&self) -> PolicyInfo {
+        self.trial.policy
     }
 
-    /// Runs it. The one place where a policy's name becomes a policy.
+    /// Runs it.
     pub fn play(&self, extra: &mut dyn Observer) -> Played {
         let started = Instant::now();
-        let (trial, setup) = (&self.trial, self.trial.policy_setup());
-        let tried = match self.policy {
-            PolicyName::Pandemonium => trial.run(extra, || Pandemonium::new(&setup)),
-            PolicyName::Fifo => trial.run(extra, Fifo::new),
-            PolicyName::Vruntime => trial.run(extra, Vruntime::new),
-            PolicyName::Dropping => trial.run(extra, || Dropping::new(Pandemonium::new(&setup))),
-        };
+        let tried = self.trial.run(extra);
         Played { tried, took: started.elapsed() }
     }
+}
+
+/// The policy's defaults, changed by `--set`. A knob that only other policies have is left out, so
+/// that policies can be compared over it.
+fn values(policy: PolicyInfo, set: &[String]) -> Result<(Values, KeySet)> {
+    let name = |assignment: &&String| assignment.split('=').next().unwrap_or_default().to_owned();
+    let knows = |info: &PolicyInfo, name: &str| info.knobs.named(name.trim()).is_some();
+    let is_another_s = |assignment: &&String| {
+        let name = name(assignment);
+        !knows(&policy, &name) && catalog().iter().any(|info| knows(&info, &name))
+    };
+    let own: Vec<&str> = set.iter().filter(|it| !is_another_s(it)).map(String::as_str).collect();
+    let amended = policy.knobs.defaults().amended(&own.join("\n"));
+    let amended = amended.map_err(|error| anyhow!("--set: {}", error.error))?;
+    for (old, new) in &amended.renamed {
+        eprintln!("warning: {old} is called {new} now");
+    }
+    Ok((amended.values, amended.named))
 }
 
 type Cost = (&'static str, &'static str, fn(&mut Costs) -> &mut Span);

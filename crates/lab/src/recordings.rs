@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Recordings of simulated runs: written, read, hidden, broken, and replayed all the same.
+//! Tests with recordings of simulated runs: writing, reading, redacting, damaging and replaying them.
 
 use crate::any_bytes::survive as survive_any;
 use crate::cli::{PolicyName, What};
@@ -50,7 +50,7 @@ fn names(entries: &[Entry]) -> Vec<String> {
 }
 
 #[test]
-fn what_is_written_is_read_and_names_can_be_hidden() {
+fn recordings_are_read_back_and_redaction_hides_names() {
     let bytes = recorded(false);
     let entries = read(&bytes).unwrap();
     assert!(entries.len() > 1_000, "{}", entries.len());
@@ -62,7 +62,7 @@ fn what_is_written_is_read_and_names_can_be_hidden() {
 }
 
 #[test]
-fn foreign_and_cut_off_files_are_errors_that_say_so() {
+fn foreign_and_truncated_files_are_errors_that_say_so() {
     let bytes = recorded(false);
     let error = |bytes: &[u8]| format!("{:#}", read(bytes).unwrap_err());
     assert!(error(b"").contains("too short"));
@@ -79,14 +79,14 @@ fn foreign_and_cut_off_files_are_errors_that_say_so() {
 }
 
 static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| recorded(false));
-/// What is behind the compression, where a checksum would hide what the decoder does.
+/// The decompressed content. Damage here reaches the decoder; in the file, the checksum catches it.
 static PLAIN: LazyLock<Vec<u8>> = LazyLock::new(|| zstd::decode_all(&BYTES[12..]).unwrap());
 
 fn packed(plain: &[u8]) -> Vec<u8> {
     [&BYTES[..12], &zstd::encode_all(plain, 1).unwrap()].concat()
 }
 
-/// Reads and replays it, as the program would: anything but a panic is fine.
+/// Reads and replays a recording as the program does. Any outcome but a panic is correct.
 fn survive<Q: pandemonium_engine::Policy>(bytes: &[u8], make: fn(&Setup) -> Q) {
     let _ = read(bytes);
     if let Ok(mut recording) = Recording::new(bytes) {
@@ -94,8 +94,8 @@ fn survive<Q: pandemonium_engine::Policy>(bytes: &[u8], make: fn(&Setup) -> Q) {
     }
 }
 
-/// One change of the kinds that a fuzzer makes: a byte, a word, a piece left out, said twice or
-/// taken from elsewhere, an end cut off.
+/// Makes one change, as a fuzzer does: flips a bit, replaces a word, removes, repeats or moves a
+/// piece, or truncates.
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     let any = |random: &mut Random, below: usize| random.below(below as u64 + 1) as usize;
     let length = bytes.len();
@@ -104,7 +104,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     match random.below(6) {
         0 if from < length => bytes[from] ^= 1 << random.below(8),
         1 if from + 8 <= length => {
-            // Of all words those at the edges are the worst.
+            // Extreme values find the most bugs.
             let words = [0, 1, u64::MAX, 1 << 63, u64::from(u32::MAX), random.bits()];
             let word = words[random.below(6) as usize];
             bytes[from..from + 8].copy_from_slice(&word.to_le_bytes());
@@ -123,8 +123,8 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// The fuzz target itself, on mutants of a recording: the same ones each time. What gets
-/// through is counted, or mutants that all end in the header would pass for a test.
+/// Runs the fuzz target on mutants of a recording, the same ones each time. The test counts the
+/// mutants that get past the header, because otherwise it could pass without testing the rest.
 #[test]
 fn the_fuzz_target_survives_mutants_of_a_recording() {
     let mut random = Random::new(7);
@@ -146,15 +146,16 @@ fn the_fuzz_target_survives_mutants_of_a_recording() {
         }
         survive_any(&data);
     }
-    assert!(replayed > 500, "only {replayed} of 1500 got behind the header");
+    assert!(replayed > 500, "only {replayed} of 1500 got past the header");
 }
 
-/// As when a CPU goes and the scheduling process starts anew.
+/// Such a recording exists when a CPU goes offline and the scheduler process restarts.
 #[test]
-fn a_recording_over_a_restart_repeats_both_parts() {
+fn a_recording_with_a_restart_replays_both_parts() {
     let entries = read(&BYTES).unwrap();
     let mut recorder = simulated::begin(Vec::new(), &case(), false).unwrap();
-    // The header's writer has told the first start; the last round of it never ended.
+    // The header has the first start already, so it is skipped. The last round before the restart
+    // does not end.
     let begun = entries.iter().position(|entry| matches!(entry, Entry::Applied(_))).unwrap();
     let first = entries[begun..].iter();
     let cut = entries.iter().rposition(|entry| matches!(entry, Entry::Began { .. })).unwrap();
@@ -168,9 +169,9 @@ fn a_recording_over_a_restart_repeats_both_parts() {
     assert!(replayed.rounds > 600, "{}", replayed.rounds);
 }
 
-/// Entries that are whole in themselves, in an order or with contents that no scheduler writes.
+/// Valid entries in an order that no scheduler writes.
 #[test]
-fn a_hostile_recording_is_survived() {
+fn entries_in_an_impossible_order_do_not_panic() {
     let entries = read(&BYTES).unwrap();
     let twice = |entry: &Entry| [*entry, *entry];
     let orders: [Vec<Entry>; 4] = [
@@ -188,7 +189,7 @@ fn a_hostile_recording_is_survived() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Any bytes at any place: an error or entries, and never a panic.
+    /// Any bytes at any place give an error or entries, never a panic.
     #[test]
     fn no_file_makes_the_reader_panic(
         changes in prop::collection::vec((any::<usize>(), any::<u8>()), 1..20),
@@ -204,7 +205,7 @@ proptest! {
         survive(&if inside { packed(&bytes) } else { bytes }, |_: &Setup| Fifo::new());
     }
 
-    /// Bits that change in the payload of entries, so that they decode and are replayed.
+    /// Flips bits in the payload of entries, so that the entries still decode and are replayed.
     #[test]
     fn no_entries_make_a_policy_panic(
         changes in prop::collection::vec((any::<usize>(), 0..64u32), 1..40),
@@ -215,7 +216,8 @@ proptest! {
         for (at, bit) in changes {
             let at = header + at % words * 8;
             let word = u64::from_le_bytes(plain[at..at + 8].try_into().unwrap());
-            // A first word stays, or everything behind it would be lost.
+            // The first word of an entry stays, because it has the length: without it the rest is
+            // undecodable.
             if length(word).is_err() {
                 plain[at..at + 8].copy_from_slice(&(word ^ 1 << bit).to_le_bytes());
             }

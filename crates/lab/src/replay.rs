@@ -3,43 +3,35 @@
 //! `pandemonium_lab replay`: whether a policy decides again what a recording's policy decided, and
 //! where not.
 
-use crate::cli::{PolicyName, ReplayArgs};
+use crate::cli::{ReplayArgs, catalog};
 use crate::table::{Cell, Table};
 use anyhow::{Result, anyhow};
-use clap::ValueEnum;
-use pandemonium_engine::Setup;
+use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::task::Dispatch;
-use pandemonium_policies::{Dropping, Fifo, Pandemonium, Vruntime};
 use pandemonium_record::file::read::Recording;
-use pandemonium_record::file::repeat::{Replayed, repeat};
+use pandemonium_record::file::repeat::{Policies, Replayed, repeat};
 use std::process::ExitCode;
 
 pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let mut recording = Recording::open(&args.file)?;
     let header = recording.header.clone();
-    let recorded = PolicyName::from_str(&header.policy, false)
-        .map_err(|_| anyhow!("the recording's policy {:?} is not known here", header.policy))?;
-    let policy = args.policy.unwrap_or(recorded);
+    let known = catalog().find(&header.policy);
+    let unknown = || anyhow!("the recording's policy {:?} is not known here", header.policy);
+    let recorded = known.as_ref().map_err(|_| unknown());
+    let policy = args.policy.map_or_else(|| recorded.copied(), Ok)?;
     println!("{}, policy {}", header.source, header.policy);
     let mut replayed = Replayed::default();
     let (set, into) = (&args.set, &mut replayed);
-    let outcome = match policy {
-        PolicyName::Pandemonium => repeat(&mut recording, Pandemonium::new, set, into),
-        PolicyName::Fifo => repeat(&mut recording, |_: &Setup| Fifo::new(), set, into),
-        PolicyName::Vruntime => repeat(&mut recording, |_: &Setup| Vruntime::new(), set, into),
-        PolicyName::Dropping => {
-            let make = |setup: &Setup| Dropping::new(Pandemonium::new(setup));
-            repeat(&mut recording, make, set, into)
-        }
-    };
+    let policies = Policies { recorded: known.ok().map(|info| info.knobs), replayed: policy };
+    let outcome = repeat(&mut recording, &policies, set, into);
     // What can be said of a recording that is cut off is said before the complaint.
     let code = if replayed.rounds > 0 { report(&replayed, policy) } else { ExitCode::SUCCESS };
     outcome.map(|()| code)
 }
 
-fn report(replayed: &Replayed, policy: PolicyName) -> ExitCode {
+fn report(replayed: &Replayed, policy: PolicyInfo) -> ExitCode {
     let Replayed { decisions, different, first, rounds, starts, .. } = replayed;
-    let name = policy.name();
+    let name = policy.name;
     let starts = if *starts > 1 { format!(", {starts} starts") } else { String::new() };
     println!("{decisions} decisions in {rounds} rounds{starts}");
     let Some(first) = first else {

@@ -1,9 +1,9 @@
 for (const svg of document.querySelectorAll("svg.timeline")) {
   const whole = svg.viewBox.baseVal.width;
   const box = svg.viewBox.baseVal;
-  const told = document.createElement("p");
-  told.className = "told";
-  svg.after(told);
+  const selected = document.createElement("p");
+  selected.className = "selected";
+  svg.after(selected);
   const perPixel = () => box.width / svg.clientWidth;
   const keep = () => { box.x = Math.max(0, Math.min(box.x, whole - box.width)); };
   svg.addEventListener("wheel", (event) => {
@@ -25,6 +25,6 @@ for (const svg of document.querySelectorAll("svg.timeline")) {
   });
   svg.addEventListener("pointerdown", (event) => {
     const title = event.target.querySelector("title");
-    told.textContent = title ? title.textContent : "";
+    selected.textContent = title ? title.textContent : "";
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `pandemonium_lab report`: one HTML file that needs nothing else, with pictures by plotters.
+//! `pandemonium_lab report`: one self-contained HTML file with charts.
 
 use crate::cli::ReportArgs;
 use crate::compare;
@@ -9,7 +9,7 @@ use crate::metric;
 use crate::play::Case;
 use crate::run;
 use crate::table::{Cell, Table};
-use crate::timeline::{Timeline, Who};
+use crate::timeline::{Runner, Timeline};
 use anyhow::{Context, Result};
 use pandemonium_engine::durations::Durations;
 use pandemonium_engine::task::Tier;
@@ -21,34 +21,36 @@ use std::fmt::Write;
 use std::fs;
 use std::process::ExitCode;
 
-/// What the timeline shows of a run, after the warm-up.
+/// Length of the timeline, which starts after the warm-up.
 const TIMELINE: Span = Span::from_millis(200);
-/// Stints drawn at most: more would make the file slow to open.
+/// Largest number of run intervals drawn: more make the file slow to open.
 const DRAWN_MAX: usize = 20_000;
-/// CPUs drawn at most.
+/// Largest number of CPUs drawn.
 const ROWS_MAX: u32 = 32;
-const STRETCHES: u64 = 100;
+/// Number of intervals of the charts over time.
+const INTERVALS: u64 = 100;
 
 const STYLE: &str = include_str!("report.css");
 const SCRIPT: &str = include_str!("report.js");
 
+/// Runs the command.
 pub fn run(args: &ReportArgs) -> Result<ExitCode> {
     let asked = &args.comparison;
     let comparison = compare::compared(asked)?;
     let mut played = Vec::new();
     let mut timelines = String::new();
     let mut histories = String::new();
-    for &policy in &asked.policy {
+    for policy in asked.policies() {
         let case = Case::new(&asked.what, policy, asked.seed)?;
         let workload = &case.trial.workload;
         let mut timeline = Timeline::new(workload.warmup, TIMELINE);
-        let mut history = History::new(workload.duration, STRETCHES);
+        let mut history = History::new(workload.duration, INTERVALS);
         let mut both = (&mut timeline as &mut dyn Observer, &mut history as &mut dyn Observer);
         let result = case.play(&mut both);
-        let name = policy.name();
+        let name = policy.name;
         writeln!(timelines, "<h3>{name}</h3>{}", draw_timeline(&timeline, &case))?;
         writeln!(histories, "<h3>{name}</h3>{}", history.draw()?)?;
-        if case.trial.knobs.rules.adaptive {
+        if case.trial.values.get("rule.adaptive") == Some(1) {
             writeln!(histories, "{}{}", history.draw_knobs()?, html_table(&history.changes()))?;
         }
         played.push((case, result));
@@ -64,13 +66,12 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
          <meta charset=\"utf-8\"/><title>{title}</title><style>{STYLE}</style></head><body>\
          <h1>{title}</h1><p>{}. {} CPUs, {} of simulated time.</p>\
          <h2>Over {} seeds</h2>{}\
-         <h2>From wake-up to running</h2><p>Which share of wake-ups takes no longer.</p>\
+         <h2>Wakeup latency</h2><p>From wakeup to running: latency by percentile.</p>\
          {curves}\
-         <h2>Who had which CPU</h2><p>The first {TIMELINE} after the warm-up, seed {}. The wheel \
-         zooms, dragging moves, a click on a run_interval tells what it is.</p>{timelines}\
-         <h2>Over time</h2><p>Decisions in each hundredth of the run by tier, and how many waited \
-         for one; below, what the adaptive loop made of the load each second, and of the knobs.\
-         </p>{histories}<h2>One run</h2>{tables}<script>//<![CDATA[\n{SCRIPT}//]]></script>\
+         <h2>Timeline of the CPUs</h2><p>The first {TIMELINE} after the warm-up, seed {}. The \
+         wheel zooms, dragging moves, a click on a run interval shows its task.</p>{timelines}\
+         <h2>Over time</h2><p>Decisions by tier and queued tasks in each hundredth of the run; \
+         below, the regime of each second and the knobs that the adaptive loop changed.</p>{histories}<h2>One run</h2>{tables}<script>//<![CDATA[\n{SCRIPT}//]]></script>\
          </body></html>\n",
         escape(&workload.about),
         first.trial.setup.shape.cpus,
@@ -88,10 +89,10 @@ fn html_table(table: &Table) -> String {
     page::table(&table.title, &table.columns, &table.cells(Cell::show))
 }
 
-/// One picture for the probes, and one for each tier that somebody saw.
+/// One chart for the probes, and one for each tier that had wakeups.
 fn draw_curves(played: &[(Case, crate::play::Played)]) -> Result<String> {
     let mut html = String::new();
-    let mut picture = |title: &str, curves: Vec<(String, Durations)>| -> Result<()> {
+    let mut chart = |title: &str, curves: Vec<(String, Durations)>| -> Result<()> {
         if curves.iter().any(|(_, lengths)| lengths.count() > 0) {
             html += &draw_curve(title, &curves)?;
         }
@@ -99,14 +100,14 @@ fn draw_curves(played: &[(Case, crate::play::Played)]) -> Result<String> {
     };
     let all = played.iter().map(|(case, result)| {
         let wakes = metric::wakes(&result.tried.outcome, &case.trial.workload);
-        (case.policy.name().to_owned(), wakes)
+        (case.policy().name.to_owned(), wakes)
     });
-    picture("probes", all.collect())?;
+    chart("probes", all.collect())?;
     for tier in Tier::ALL.into_iter().rev() {
         let of_tier = played.iter().map(|(case, result)| {
-            (case.policy.name().to_owned(), result.tried.outcome.wake[tier.index()].clone())
+            (case.policy().name.to_owned(), result.tried.outcome.wake[tier.index()].clone())
         });
-        picture(&format!("tier {tier:?}"), of_tier.collect())?;
+        chart(&format!("tier {tier:?}"), of_tier.collect())?;
     }
     Ok(html)
 }
@@ -123,7 +124,7 @@ fn draw_curve(title: &str, curves: &[(String, Durations)]) -> Result<String> {
     Ok(format!("<h3>{}</h3><p>{names}</p>{}", escape(title), picture::curves(&lines)?))
 }
 
-/// Plain SVG in microseconds, so that zooming is a change of the view box.
+/// Plain SVG with microseconds as its unit, so that zooming only changes the view box.
 fn draw_timeline(timeline: &Timeline, case: &Case) -> String {
     let cpus = case.trial.setup.shape.cpus.min(ROWS_MAX);
     let width = timeline.until.since(timeline.from).as_micros().max(1);
@@ -136,9 +137,9 @@ fn draw_timeline(timeline: &Timeline, case: &Case) -> String {
     let groups = &case.trial.workload.groups;
     let shown = timeline.run_intervals.iter().filter(|run_interval| run_interval.cpu < cpus);
     for run_interval in shown.take(DRAWN_MAX) {
-        let (class, label) = match run_interval.who {
-            Who::Scheduler => ("scheduler".to_owned(), "the scheduler process".to_owned()),
-            Who::Task { pid, group, tier } => {
+        let (class, label) = match run_interval.runner {
+            Runner::Scheduler => ("scheduler".to_owned(), "the scheduler process".to_owned()),
+            Runner::Task { pid, group, tier } => {
                 let name = groups.get(group as usize).map(|group| group.comm.to_string());
                 let name = escape(&name.unwrap_or_default());
                 (format!("{tier:?}"), format!("{name} {pid}, {tier:?}"))

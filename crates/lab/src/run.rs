@@ -2,7 +2,7 @@
 
 //! `pandemonium_lab run`: one workload under some policies.
 
-use crate::cli::{Format, RunArgs};
+use crate::cli::{Format, RunArgs, chosen};
 use crate::play::{Case, Played};
 use crate::simulated;
 use crate::table::{self, Cell, Table};
@@ -17,11 +17,11 @@ use std::process::ExitCode;
 
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
     ensure!(
-        args.record.is_none() && args.trace.is_none() || args.policy.len() == 1,
+        args.record.is_none() && args.trace.is_none() || args.policy.len() <= 1,
         "a file is of one policy: --record and --trace take one --policy"
     );
     let mut played = Vec::new();
-    for &policy in &args.policy {
+    for policy in chosen(&args.policy) {
         let case = Case::new(&args.what, policy, args.seed)?;
         let result = watched(&case, args)?;
         played.push((case, result));
@@ -41,12 +41,12 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     for (case, result) in &played {
         if let Err(violation) = &result.tried.verdict {
             convicted = true;
-            let (policy, judge) = (case.policy.name(), violation.judge.name());
+            let (policy, judge) = (case.policy().name, violation.judge.name());
             let at = violation.at.since(pandemonium_sim::machine::START);
             eprintln!("\n{policy}: the judge of {judge} complains after {at}: {}", violation.why);
         }
         if args.format == Format::Text {
-            let policy = case.policy.name();
+            let policy = case.policy().name;
             let us = result.took.as_micros().max(1) as u64;
             let rate = result.tried.counters.events * 1_000 / us;
             eprintln!(
@@ -125,7 +125,7 @@ fn overview(played: &[(Case, Played)]) -> Table {
             Err(violation) => violation.judge.name().to_owned(),
         };
         table.row(vec![
-            case.policy.name().into(),
+            case.policy().name.into(),
             Cell::Milli(outcome.throughput(&case.trial.workload)),
             percent(outcome.own),
             percent(outcome.idle),
@@ -152,7 +152,7 @@ fn by_tier(played: &[(Case, Played)]) -> Table {
             let lengths = &result.tried.outcome.wake[tier.index()];
             let decisions = result.tried.outcome.decisions[tier.index()];
             if lengths.count() + decisions > 0 {
-                let mut row = vec![case.policy.name().into(), format!("{tier:?}").into()];
+                let mut row = vec![case.policy().name.into(), format!("{tier:?}").into()];
                 row.extend(quantiles(lengths));
                 row.push(decisions.into());
                 table.row(row);
@@ -169,7 +169,7 @@ fn by_task(played: &[(Case, Played)]) -> Table {
     );
     for (case, result) in played {
         for (group, got) in groups(&case.trial.workload, result) {
-            let mut row = vec![case.policy.name().into(), group.into()];
+            let mut row = vec![case.policy().name.into(), group.into()];
             row.extend(quantiles(&got.wake));
             let window = result.tried.outcome.window.as_nanos().max(1);
             row.push(Cell::Milli((u128::from(got.work) * 1_000 / u128::from(window)) as u64));
@@ -193,7 +193,7 @@ fn measured(played: &[(Case, Played)]) -> Table {
             let Some(missed) = (got.missed * 100_000).checked_div(got.measured.count()) else {
                 continue;
             };
-            let mut row = vec![case.policy.name().into(), group.into()];
+            let mut row = vec![case.policy().name.into(), group.into()];
             row.extend(quantiles(&got.measured));
             row.push(Cell::Milli(missed));
             table.row(row);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The workloads that come with the lab, and how one is found.
+//! The workloads that come with the lab.
 
 use crate::workload_file;
 use anyhow::{Context, Result, bail};
@@ -10,7 +10,7 @@ use std::fs;
 
 macro_rules! workloads {
     ($($name:literal)*) => {
-        /// Name and text of each.
+        /// Name and text of each workload.
         pub const ALL: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../workloads/", $name, ".toml")))),*];
     };
@@ -24,7 +24,7 @@ workloads! {
     "vm-wake" "vm-long" "vm-mixed" "vm-burst" "vm-frame" "vm-pipe" "vm-forks"
 }
 
-/// The workload of this name, or in this file.
+/// Reads the workload of this name, or the one in this file.
 pub fn load(name: &str, cpus: Option<u32>) -> Result<(Workload, Shape)> {
     let shipped = ALL.iter().find(|(shipped, _)| *shipped == name);
     let (label, text) = match shipped {
@@ -46,12 +46,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shipped_workload_can_be_read_on_machines_of_every_size() {
+    fn every_shipped_workload_is_valid_on_machines_of_every_size() {
         for (name, _) in ALL {
             for cpus in [1, 2, 3, 12, 64, 1024] {
                 let (workload, shape) = load(name, Some(cpus)).unwrap();
                 assert_eq!(workload.name, *name);
-                assert!(!workload.about.is_empty(), "{name} says nothing about itself");
+                assert!(!workload.about.is_empty(), "{name} has no description");
                 assert_eq!(shape.cpus, cpus);
             }
         }

@@ -38,7 +38,7 @@ pub fn create(path: &str, case: &Case, redact: bool) -> Result<Simulated<BufWrit
 pub fn begin<W: Write>(out: W, case: &Case, redact: bool) -> Result<Simulated<W>> {
     let header = Header {
         source: format!("{} (simulated)", case.trial.workload.name),
-        policy: case.policy.name().to_owned(),
+        policy: case.policy().name.to_owned(),
         redacted: redact,
     };
     let mut recorder = Recorder::new(out, &header, &COMPOSITORS)?;
@@ -54,9 +54,10 @@ impl<W: Write> Observer for Simulated<W> {
             Event::Sent { dispatch, .. } => self.0.add(&Entry::Sent(dispatch)),
             Event::Refused(dispatch) => self.0.add(&Entry::Refused(dispatch)),
             Event::Exited(pid) => self.0.add(&Entry::Exited(pid)),
-            Event::Applied(knobs) => self.0.add(&Entry::Applied(knobs.to_raw())),
-            Event::Ended { round, rescues, .. } => {
-                self.0.add(&Entry::Ended { pending: round.pending as u32, rescues });
+            Event::Applied(values) => self.0.add(&Entry::Applied(values.raw())),
+            Event::Ended { round, .. } => {
+                let (pending, rescues) = (round.pending as u32, u64::from(round.rescues));
+                self.0.add(&Entry::Ended { pending, rescues });
             }
             _ => {}
         }

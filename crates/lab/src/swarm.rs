@@ -3,12 +3,13 @@
 //! `pandemonium_lab swarm`: many drawn runs on all cores, and the smallest form of the first that
 //! fails.
 
-use crate::cli::{PolicyName, SwarmArgs};
+use crate::cli::{SwarmArgs, catalog};
 use crate::parallel;
 use crate::play::Case;
 use anyhow::Result;
+use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::time::{Span, Stamp};
-use pandemonium_sim::judge::{Judge, Violation};
+use pandemonium_sim::checkers::{Judge, Violation};
 use pandemonium_sim::machine::START;
 use pandemonium_sim::observer::{Event, Fault, Observer};
 use pandemonium_sim::swarm::{self, Cuts};
@@ -22,6 +23,7 @@ use std::thread;
 const TRACE_BEFORE: Span = Span::from_millis(20);
 
 pub fn run(args: &SwarmArgs) -> Result<ExitCode> {
+    let policy = args.policy.unwrap_or_else(|| catalog().default_policy());
     let cuts = Cuts {
         faults: args.without.clone(),
         groups: args.drop.clone(),
@@ -29,11 +31,11 @@ pub fn run(args: &SwarmArgs) -> Result<ExitCode> {
         storm: args.storm_us.map(Span::from_micros),
     };
     let last = args.seed.saturating_add(args.runs.saturating_sub(1));
-    println!("seeds {} to {last}, policy {}", args.seed, args.policy.name());
+    println!("seeds {} to {last}, policy {}", args.seed, policy.name);
     if args.trace {
-        describe(&swarm::draw(args.seed, &cuts));
+        describe(&swarm::draw(args.seed, &cuts, policy));
     }
-    let (failures, events) = search(args, &cuts);
+    let (failures, events) = search(args, policy, &cuts);
     for (seed, violation) in failures.iter().filter(|_| args.all) {
         println!("seed {seed}: {}: {}", violation.judge.name(), violation.why);
     }
@@ -48,26 +50,26 @@ pub fn run(args: &SwarmArgs) -> Result<ExitCode> {
     let (seed, at) = (*seed, violation.at.since(START));
     println!("seed {seed}: the judge of {} complains after {at}:", violation.judge.name());
     println!("  {}", violation.why);
-    println!("repeat: {}", command(seed, args.policy, &cuts));
+    println!("repeat: {}", command(seed, policy, &cuts));
     if args.trace {
-        trace(&Case::of(swarm::draw(seed, &cuts), args.policy), violation.at);
+        trace(&Case { trial: swarm::draw(seed, &cuts, policy) }, violation.at);
         return Ok(ExitCode::from(1));
     }
     println!("looking for a smaller run that fails alike ...");
-    let small = swarm::shrink(seed, violation.judge, cuts, |trial| judge(trial, args.policy));
-    println!("smaller: {} --trace", command(seed, args.policy, &small));
-    describe(&swarm::draw(seed, &small));
+    let small = swarm::shrink(seed, policy, violation.judge, cuts, judge);
+    println!("smaller: {} --trace", command(seed, policy, &small));
+    describe(&swarm::draw(seed, &small, policy));
     Ok(ExitCode::from(1))
 }
 
-fn judge(trial: &Trial, policy: PolicyName) -> Option<Judge> {
-    let played = Case::of(trial.clone(), policy).play(&mut ());
+fn judge(trial: &Trial) -> Option<Judge> {
+    let played = Case { trial: trial.clone() }.play(&mut ());
     played.tried.verdict.err().map(|violation| violation.judge)
 }
 
 /// Tries the seeds on all cores, until one fails or to the end. The lowest comes first, whoever
 /// finds it when.
-fn search(args: &SwarmArgs, cuts: &Cuts) -> (Vec<(u64, Violation)>, u64) {
+fn search(args: &SwarmArgs, policy: PolicyInfo, cuts: &Cuts) -> (Vec<(u64, Violation)>, u64) {
     let available = thread::available_parallelism().map_or(1, usize::from);
     let threads = args.jobs.unwrap_or(available).max(1);
     let (next, events) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -83,7 +85,7 @@ fn search(args: &SwarmArgs, cuts: &Cuts) -> (Vec<(u64, Violation)>, u64) {
                     if number >= args.runs || !args.all && !found().is_empty() {
                         return;
                     }
-                    let played = Case::of(swarm::draw(seed, cuts), args.policy).play(&mut ());
+                    let played = Case { trial: swarm::draw(seed, cuts, policy) }.play(&mut ());
                     events.fetch_add(played.tried.counters.events, Ordering::Relaxed);
                     bar.inc(1);
                     if let Err(violation) = played.tried.verdict {
@@ -100,10 +102,10 @@ fn search(args: &SwarmArgs, cuts: &Cuts) -> (Vec<(u64, Violation)>, u64) {
 }
 
 /// What repeats a run.
-fn command(seed: u64, policy: PolicyName, cuts: &Cuts) -> String {
+fn command(seed: u64, policy: PolicyInfo, cuts: &Cuts) -> String {
     let mut command = format!("pandemonium_lab swarm 1 --seed {seed}");
-    if policy != PolicyName::Pandemonium {
-        command += &format!(" --policy {}", policy.name());
+    if policy != catalog().default_policy() {
+        command += &format!(" --policy {}", policy.name);
     }
     let list = |names: Vec<String>| names.join(",");
     if !cuts.faults.is_empty() {

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tables, for people and for programs.
+//! Tables of typed cells, printed as text, CSV or JSON.
 
 use crate::cli::Format;
 use pandemonium_engine::time::Span;
-use pandemonium_statistics::grid;
+use pandemonium_statistics::table;
 
-/// A cell: text, or a number that programs want as one.
+/// A cell: text, or a number that stays a number in CSV and JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     Text(String),
     Count(u64),
-    /// Microseconds, shown with a decimal below 100.
+    /// A duration in microseconds, with one decimal below 100.
     Micros(Span),
-    /// Thousandths of something.
+    /// A number in thousandths.
     Milli(u64),
+    /// No value.
     None,
 }
 
@@ -43,7 +44,7 @@ impl From<Span> for Cell {
 }
 
 impl Cell {
-    /// As a person reads it.
+    /// The cell in a text table.
     pub fn show(&self) -> String {
         match self {
             Cell::Text(text) => text.clone(),
@@ -57,6 +58,7 @@ impl Cell {
         }
     }
 
+    /// The cell in JSON.
     fn json(&self) -> serde_json::Value {
         match self {
             Cell::Text(text) => text.as_str().into(),
@@ -67,7 +69,7 @@ impl Cell {
         }
     }
 
-    /// As a program reads it.
+    /// The cell in CSV.
     fn csv(&self) -> String {
         match self {
             Cell::Micros(span) => {
@@ -79,7 +81,7 @@ impl Cell {
     }
 }
 
-/// Named columns and rows.
+/// A table with a title and named columns.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     pub title: String,
@@ -88,27 +90,29 @@ pub struct Table {
 }
 
 impl Table {
+    /// A table without rows.
     pub fn new(title: impl Into<String>, columns: &[&'static str]) -> Table {
         Table { title: title.into(), columns: columns.to_vec(), rows: Vec::new() }
     }
 
+    /// Adds a row, with one cell for each column.
     pub fn row(&mut self, cells: Vec<Cell>) {
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push(cells);
     }
 
-    /// Every cell as `show` has it.
+    /// All cells, converted by `show`.
     pub fn cells(&self, show: fn(&Cell) -> String) -> Vec<Vec<String>> {
         self.rows.iter().map(|row| row.iter().map(show).collect()).collect()
     }
 
-    /// As text: the first column to the left, all others to the right.
+    /// The table as aligned text.
     pub fn text(&self) -> String {
-        grid::text(&self.title, &self.columns, &self.cells(Cell::show))
+        table::text(&self.title, &self.columns, &self.cells(Cell::show))
     }
 
     fn csv(&self) -> String {
-        grid::csv(&self.columns, self.cells(Cell::csv))
+        table::csv(&self.columns, self.cells(Cell::csv))
     }
 
     fn json(&self) -> serde_json::Value {
@@ -121,7 +125,7 @@ impl Table {
     }
 }
 
-/// Prints tables in the format that was asked for.
+/// Prints tables in this format.
 pub fn print(tables: &[Table], format: Format) {
     match format {
         Format::Text => {
@@ -148,20 +152,20 @@ mod tests {
     use super::*;
 
     fn table() -> Table {
-        let mut table = Table::new("T", &["who", "p99 us", "n"]);
+        let mut table = Table::new("T", &["task", "p99 us", "n"]);
         table.row(vec!["a, b".into(), Span::from_nanos(12_345).into(), 7.into()]);
         table.row(vec!["c".into(), Span::from_micros(4_000).into(), Cell::None]);
         table
     }
 
     #[test]
-    fn columns_stand_under_each_other() {
-        assert_eq!(table().text(), "T\nwho   p99 us  n\na, b    12.3  7\nc       4000  -\n");
+    fn text_columns_are_aligned() {
+        assert_eq!(table().text(), "T\ntask  p99 us  n\na, b    12.3  7\nc       4000  -\n");
     }
 
     #[test]
-    fn programs_get_numbers_and_quotes() {
-        assert_eq!(table().csv(), "who,p99 us,n\n\"a, b\",12.345,7\nc,4000.000,\n");
+    fn csv_is_quoted_and_json_has_numbers() {
+        assert_eq!(table().csv(), "task,p99 us,n\n\"a, b\",12.345,7\nc,4000.000,\n");
         assert_eq!(table().json()["rows"][0]["p99 us"], 12.345);
         assert!(table().json()["rows"][1]["n"].is_null());
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who had which CPU when: for the report's timeline and for traces that ui.perfetto.dev opens.
+//! Which task ran on which CPU when: for the report's timeline and for traces that ui.perfetto.dev
+//! opens.
 
 use anyhow::{Context, Result};
 use pandemonium_engine::task::Tier;
@@ -11,38 +12,45 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 
-/// Stints that are kept at most: a trace of more is too large for a browser.
-const STINTS_MAX: usize = 1_000_000;
+/// Largest number of run intervals that is kept: a browser cannot open a larger trace.
+const RUN_INTERVALS_MAX: usize = 1_000_000;
 
 /// One run interval on a CPU.
 #[derive(Clone, Copy, Debug)]
-pub struct Stint {
+pub struct RunInterval {
     pub cpu: u32,
     pub from: Stamp,
     pub until: Stamp,
-    pub who: Who,
+    pub runner: Runner,
 }
 
-/// Who it was.
+/// What ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Runner {
+    /// The scheduler process.
     Scheduler,
-    Task { pid: i32, group: u32, tier: Tier },
+    Task {
+        pid: i32,
+        group: u32,
+        tier: Tier,
+    },
 }
 
-/// Collects run intervals between two moments.
+/// Collects the run intervals of a window of time.
 pub struct Timeline {
     pub from: Stamp,
     pub until: Stamp,
-    pub run_intervals: Vec<Stint>,
-    /// When which CPU was interrupted.
+    pub run_intervals: Vec<RunInterval>,
+    /// Time and CPU of each kick.
     pub kicks: Vec<(Stamp, u32)>,
-    /// Whether there was more than is kept.
+    /// Whether run intervals were dropped because there were too many.
     pub cut: bool,
+    /// Since when each CPU runs what it runs now.
     open: BTreeMap<u32, (Stamp, Occupant)>,
 }
 
 impl Timeline {
+    /// The window that begins at `from` after the start of the run.
     pub fn new(from: Span, length: Span) -> Timeline {
         Timeline {
             from: START + from,
@@ -54,24 +62,25 @@ impl Timeline {
         }
     }
 
+    /// Ends the current run interval of a CPU.
     fn close(&mut self, cpu: u32, now: Stamp) {
         let Some((since, occupant)) = self.open.remove(&cpu) else { return };
         let (from, until) = (since.max(self.from), now.min(self.until));
-        let who = match occupant {
+        let runner = match occupant {
             Occupant::Idle => return,
-            Occupant::Scheduler => Who::Scheduler,
+            Occupant::Scheduler => Runner::Scheduler,
             Occupant::Task(task, tier) => {
-                Who::Task { pid: task.pid.as_raw(), group: task.group, tier }
+                Runner::Task { pid: task.pid.as_raw(), group: task.group, tier }
             }
         };
         if from >= until {
             return;
         }
-        if self.run_intervals.len() >= STINTS_MAX {
+        if self.run_intervals.len() >= RUN_INTERVALS_MAX {
             self.cut = true;
             return;
         }
-        self.run_intervals.push(Stint { cpu, from, until, who });
+        self.run_intervals.push(RunInterval { cpu, from, until, runner });
     }
 }
 
@@ -83,7 +92,8 @@ impl Observer for Timeline {
                 self.open.insert(cpu, (now, to));
             }
             Event::Kicked { cpu, .. }
-                if (self.from..self.until).contains(&now) && self.kicks.len() < STINTS_MAX =>
+                if (self.from..self.until).contains(&now)
+                    && self.kicks.len() < RUN_INTERVALS_MAX =>
             {
                 self.kicks.push((now, cpu));
             }
@@ -114,9 +124,9 @@ impl Timeline {
             writeln!(out, "{name},")?;
         }
         for run_interval in &self.run_intervals {
-            let (name, category) = match run_interval.who {
-                Who::Scheduler => ("scheduler".to_owned(), "scheduler".to_owned()),
-                Who::Task { pid, group, tier } => {
+            let (name, category) = match run_interval.runner {
+                Runner::Scheduler => ("scheduler".to_owned(), "scheduler".to_owned()),
+                Runner::Task { pid, group, tier } => {
                     let name = names.get(group as usize).map_or("task", String::as_str);
                     (format!("{name} {pid}"), format!("{tier:?}"))
                 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Workloads as a person writes them: TOML, and complaints that name line, column and what was
-//! expected. docs/simulator.md explains the format.
+//! Reads workload files (TOML). Errors name line, column and what was expected. docs/simulator.md
+//! explains the format.
 
 use crate::formula;
 use pandemonium_engine::task::CPUS_MAX;
@@ -13,10 +13,11 @@ use serde::Deserialize;
 use std::fmt;
 use toml::Spanned;
 
-/// CPUs of a machine that neither the file nor the command line describes.
+/// Number of CPUs if neither the file nor the command line has one.
 const CPUS_DEFAULT: u32 = 4;
-/// Most tasks of a run, so that a slip of the finger does not fill the memory.
+/// Largest number of tasks of a run, so that a typing error does not fill the memory.
 const TASKS_MAX: u32 = 200_000;
+/// Longest simulated time: a day.
 const LONGEST_MS: u64 = 24 * 3_600 * 1_000;
 
 #[derive(Deserialize)]
@@ -103,7 +104,7 @@ enum Length {
     Between([u64; 2]),
 }
 
-/// Why a file was refused.
+/// Why and where a file is refused.
 #[derive(Debug)]
 pub struct FileError {
     line: usize,
@@ -136,7 +137,7 @@ impl FileError {
     }
 }
 
-/// What a file describes, on a machine with as many CPUs as `cpus` or the file says.
+/// The workload and the machine of a file. `cpus` overrides the file's number of CPUs.
 pub fn read(source: &str, cpus: Option<u32>) -> Result<(Workload, Shape), FileError> {
     let file: File = toml::from_str(source).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -179,6 +180,7 @@ pub fn read(source: &str, cpus: Option<u32>) -> Result<(Workload, Shape), FileEr
     Ok((workload, shape))
 }
 
+/// The machine of a file.
 fn shape(source: &str, machine: &MachineTable, cpus: Option<u32>) -> Result<Shape, FileError> {
     if let Some(given) = &machine.cpus
         && !(1..=CPUS_MAX).contains(given.get_ref())
@@ -201,7 +203,7 @@ fn shape(source: &str, machine: &MachineTable, cpus: Option<u32>) -> Result<Shap
     Ok(shape.sane())
 }
 
-/// Reads one task table.
+/// Converts one task table.
 struct Reader<'a> {
     source: &'a str,
     cpus: u32,
@@ -233,6 +235,7 @@ impl Reader<'_> {
         Ok(group)
     }
 
+    /// Sets the programs of the group's tasks, and what belongs to them.
     fn programs(&self, group: &mut Group) -> Result<(), FileError> {
         let table = self.table;
         let work = |default: Option<u64>| self.length("work_us", &table.work_us, default);
@@ -272,13 +275,14 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Works, with sleeps in between if it has any, and ends.
+    /// A task that works and exits, with a sleep in between if `sleep_us` is given.
     fn job(&self, work: Draw) -> Result<Vec<Step>, FileError> {
         let Some(_) = self.table.sleep_us else { return Ok(vec![Step::Work(work), Step::Exit]) };
         let sleep = self.length("sleep_us", &self.table.sleep_us, None)?;
         Ok(vec![Step::Work(work), Step::Sleep(sleep), Step::Work(work), Step::Exit])
     }
 
+    /// The number of repetitions of a burst or a fork loop.
     fn times(&self) -> Result<u32, FileError> {
         match &self.table.burst {
             Some(burst) if (1..=64).contains(burst.get_ref()) => Ok(*burst.get_ref()),
@@ -287,8 +291,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Sleeps, forks one child after the other, and waits for them all. Measured is the time from a
-    /// fork's beginning to the child's.
+    /// A task that sleeps, forks one child after the other, and waits for all. The measured latency is
+    /// the time from the start of a fork to the child's first instruction.
     fn storm(&self) -> Result<Vec<Step>, FileError> {
         let sleep = self.length("sleep_us", &self.table.sleep_us, None)?;
         let fork = self.length("pause_us", &self.table.pause_us, None)?;
@@ -299,7 +303,7 @@ impl Reader<'_> {
         Ok(steps)
     }
 
-    /// The children of a storm, which bear its name: work is theirs.
+    /// The children of a storm. They have its name, and they do the work.
     fn children(&self, storm: &Group) -> Result<Option<Group>, FileError> {
         if self.table.kind != Kind::Storm {
             return Ok(None);
@@ -310,6 +314,7 @@ impl Reader<'_> {
         Ok(Some(Group { rows, programs, forked: true, ..storm.clone() }))
     }
 
+    /// A task that sleeps, and then works several times with short pauses.
     fn burst(&self, work: Draw) -> Result<Vec<Step>, FileError> {
         let sleep = self.length("sleep_us", &self.table.sleep_us, None)?;
         let pause = self.length("pause_us", &self.table.pause_us, None)?;
@@ -408,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_file_is_read_for_the_machine_that_is_asked_for() {
+    fn a_valid_file_is_read_for_the_given_number_of_cpus() {
         let source = format!("{GOOD}kind = \"burn\"\ncount = \"2n\"\ncpus = \"1-2\"\nnice = 5\n");
         let (workload, shape) = read(&source, Some(8)).unwrap();
         assert_eq!(shape.cpus, 8);
@@ -419,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_file_says_line_column_and_what_was_expected() {
+    fn an_error_has_line_column_and_what_was_expected() {
         for (tail, place, expected) in [
             ("kind = \"brun\"\n", "line 5, column 8", "`burn`"),
             ("kind = \"burn\"\ncolour = 3\n", "line 6, column 1", "expected one of"),

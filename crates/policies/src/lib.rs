@@ -8,11 +8,14 @@
 
 extern crate alloc;
 
+mod catalog;
 pub mod control;
+pub mod knobs;
 mod pandemonium;
 mod reference;
 mod scaling;
 
+pub use catalog::{BUILT_IN, Catalog};
 pub use pandemonium::classify::{COMPOSITORS, Classifier};
 pub use pandemonium::{LIGHT_WAIT, Pandemonium};
 pub use reference::{Dropping, Fifo, Ordering, Reference, Vruntime};

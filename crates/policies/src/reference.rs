@@ -3,19 +3,46 @@
 //! Policies to compare with: [`Fifo`] and [`Vruntime`] are the least that one could do,
 //! [`Dropping`] is wrong on purpose.
 
-use crate::pandemonium::placement::place;
+use alloc::boxed::Box;
 use pandemonium_engine::TASKS_MAX;
-use pandemonium_engine::knobs::Knobs;
+use pandemonium_engine::adapting::Adapting;
+use pandemonium_engine::knobs::{KeySet, Kind, Table, Values};
+use pandemonium_engine::placement::{PlaceRules, usual_place};
+use pandemonium_engine::registry::{Bounds, Counter};
 use pandemonium_engine::runqueue::Runqueue;
 use pandemonium_engine::table::{Entered, TaskTable};
 use pandemonium_engine::task::{Arrival, Dispatch, Pid, Reason, Tier};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
-use pandemonium_engine::{Counters, MachineView, Memo, Policy};
+use pandemonium_engine::{
+    Explaining, KernelRules, Learning, MachineView, Mode, Policy, PolicyType, Setup, Waiting,
+};
+
+/// The knobs of every [`Reference`] policy.
+pub static TABLE: Table = Table::new(&[ReferenceKnobs::KNOBS]);
+
+pandemonium_engine::knobs! {
+    /// The knobs of a [`Reference`] policy.
+    pub struct ReferenceKnobs {
+        /// Slice of every task.
+        "slice_us" | "batch_slice_us": slice: Span = Span::from_millis(4),
+            Kind::micros(100, 100_000);
+        /// A running task may be interrupted for one that wakes up.
+        "rule.preempt": preempt: bool = true, Kind::Switch;
+        /// Tasks bound to one CPU go into its own queue.
+        "percpu_local": percpu_local: bool = false, Kind::Switch;
+    }
+}
+
+impl ReferenceKnobs {
+    fn place_rules(&self) -> PlaceRules {
+        PlaceRules { preempt: self.preempt, bound_local: self.percpu_local }
+    }
+}
 
 /// How a [`Reference`] policy orders tasks.
 pub trait Ordering {
     /// The key of a task that arrives, given the key it had before.
-    fn key(&mut self, before: Vtime, arrival: &Arrival, knobs: &Knobs) -> Vtime;
+    fn key(&mut self, before: Vtime, arrival: &Arrival, knobs: &ReferenceKnobs) -> Vtime;
     /// The task with this key was dispatched.
     fn dispatched(&mut self, key: Vtime);
     /// The port refused the dispatch that was just made.
@@ -34,8 +61,7 @@ pub struct Reference<O> {
     table: TaskTable<Vtime>,
     queue: Runqueue,
     order: O,
-    knobs: Knobs,
-    counters: Counters,
+    knobs: ReferenceKnobs,
 }
 
 impl<O: Ordering + Default> Reference<O> {
@@ -45,8 +71,7 @@ impl<O: Ordering + Default> Reference<O> {
             table: TaskTable::new(TASKS_MAX),
             queue: Runqueue::new(TASKS_MAX),
             order: O::default(),
-            knobs: Knobs::default(),
-            counters: Counters::default(),
+            knobs: ReferenceKnobs::default(),
         }
     }
 }
@@ -57,9 +82,8 @@ impl<O: Ordering + Default> Default for Reference<O> {
     }
 }
 
-impl<O: Ordering> Policy for Reference<O> {
-    fn on_arrival(&mut self, now: Stamp, arrival: Arrival, _view: &MachineView) {
-        self.counters.arrived(arrival.cause);
+impl<O: Ordering + Send> Policy for Reference<O> {
+    fn arrive(&mut self, now: Stamp, arrival: Arrival, _view: &MachineView) {
         let (slot, before) = match self.table.enter(now, arrival) {
             Entered::Replaced(_) => return,
             Entered::New(slot) => (slot, self.order.start()),
@@ -73,14 +97,13 @@ impl<O: Ordering> Policy for Reference<O> {
     fn next(&mut self, _now: Stamp, view: &MachineView) -> Option<Dispatch> {
         let (slot, key) = self.queue.pop()?;
         self.order.dispatched(key);
-        self.counters.by_tier[Tier::default().index()] += 1;
         let request = self.table.leave(slot);
-        let (placement, preempt) = place(&request, view, &self.knobs);
+        let (placement, preempt) = usual_place(&request, view, self.knobs.place_rules());
         Some(Dispatch {
             pid: request.pid,
             ticket: request.ticket,
             placement,
-            slice: self.knobs.batch_slice,
+            slice: self.knobs.slice,
             vtime: key,
             tier: Tier::default(),
             preempt,
@@ -88,39 +111,62 @@ impl<O: Ordering> Policy for Reference<O> {
         })
     }
 
-    fn on_refused(&mut self, dispatch: Dispatch) {
-        self.counters.by_tier[Tier::default().index()] -= 1;
+    fn refused(&mut self, dispatch: Dispatch) {
         self.order.refused();
         if let Some(slot) = self.table.come_back(dispatch.pid) {
             self.queue.put_back(slot, dispatch.vtime);
         }
     }
 
-    fn on_exit(&mut self, pid: Pid) {
+    fn exit(&mut self, pid: Pid) {
         if let Some(slot) = self.table.forget(pid) {
             self.queue.remove(slot);
         }
     }
 
-    fn apply(&mut self, knobs: &Knobs) {
-        self.knobs = *knobs;
+    fn waiting(&self) -> &dyn Waiting {
+        &self.table
     }
 
-    fn queued(&self) -> usize {
-        self.table.nr_waiting()
+    fn tune(&mut self, values: &Values) {
+        self.knobs = ReferenceKnobs::of(values);
     }
 
-    fn has_room(&self) -> bool {
-        self.table.has_room()
+    fn kernel_rules(&self, _now: Stamp) -> KernelRules {
+        KernelRules { preempt: self.knobs.preempt, ..KernelRules::default() }
+    }
+}
+
+impl PolicyType for Fifo {
+    const NAME: &'static str = "fifo";
+    const ABOUT: &'static str = "First come, first served";
+    const KNOBS: &'static Table = &TABLE;
+
+    fn new(_setup: &Setup) -> Self {
+        Fifo::new()
     }
 
-    fn oldest_wait(&self, now: Stamp) -> Span {
-        self.table.oldest_wait(now)
+    fn bounds(_cpus: u32, values: &Values) -> Bounds {
+        bounds(values)
+    }
+}
+
+impl PolicyType for Vruntime {
+    const NAME: &'static str = "vruntime";
+    const ABOUT: &'static str = "Plain weighted fair order";
+    const KNOBS: &'static Table = &TABLE;
+
+    fn new(_setup: &Setup) -> Self {
+        Vruntime::new()
     }
 
-    fn counters(&self) -> Counters {
-        self.counters
+    fn bounds(_cpus: u32, values: &Values) -> Bounds {
+        bounds(values)
     }
+}
+
+fn bounds(values: &Values) -> Bounds {
+    Bounds { wait: None, slice: ReferenceKnobs::of(values).slice.scale(5, 4) }
 }
 
 /// Every arrival goes behind the one before.
@@ -135,7 +181,7 @@ impl Default for ByArrival {
 }
 
 impl Ordering for ByArrival {
-    fn key(&mut self, _before: Vtime, _arrival: &Arrival, _knobs: &Knobs) -> Vtime {
+    fn key(&mut self, _before: Vtime, _arrival: &Arrival, _knobs: &ReferenceKnobs) -> Vtime {
         self.last = self.last.after(Span::from_nanos(1));
         self.last
     }
@@ -167,9 +213,9 @@ impl Ordering for ByVruntime {
     /// A sleeper gets at most one slice of credit, else it would own the CPU for as long as it
     /// had slept. A task owes at most [`DEBT_SLICES`], else a light one that ran on an idle
     /// machine would starve when the machine gets busy.
-    fn key(&mut self, before: Vtime, arrival: &Arrival, knobs: &Knobs) -> Vtime {
-        let floor = self.clock.before(knobs.batch_slice);
-        let ceiling = self.clock.after(knobs.batch_slice.scale(DEBT_SLICES, 1));
+    fn key(&mut self, before: Vtime, arrival: &Arrival, knobs: &ReferenceKnobs) -> Vtime {
+        let floor = self.clock.before(knobs.slice);
+        let ceiling = self.clock.after(knobs.slice.scale(DEBT_SLICES, 1));
         before.after(arrival.weight.charge(arrival.run_interval)).clamp(floor, ceiling)
     }
 
@@ -210,10 +256,10 @@ impl<Q: Policy> Dropping<Q> {
 }
 
 impl<Q: Policy> Policy for Dropping<Q> {
-    fn on_arrival(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
+    fn arrive(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
         self.seen += 1;
         if !self.seen.is_multiple_of(Self::EVERY) {
-            self.inner.on_arrival(now, arrival, view);
+            self.inner.arrive(now, arrival, view);
         }
     }
 
@@ -221,39 +267,59 @@ impl<Q: Policy> Policy for Dropping<Q> {
         self.inner.next(now, view)
     }
 
-    fn on_refused(&mut self, dispatch: Dispatch) {
-        self.inner.on_refused(dispatch);
+    fn refused(&mut self, dispatch: Dispatch) {
+        self.inner.refused(dispatch);
     }
 
-    fn on_exit(&mut self, pid: Pid) {
-        self.inner.on_exit(pid);
+    fn exit(&mut self, pid: Pid) {
+        self.inner.exit(pid);
     }
 
-    fn apply(&mut self, knobs: &Knobs) {
-        self.inner.apply(knobs);
+    fn waiting(&self) -> &dyn Waiting {
+        self.inner.waiting()
     }
 
-    fn queued(&self) -> usize {
-        self.inner.queued()
+    fn tune(&mut self, values: &Values) {
+        self.inner.tune(values);
     }
 
-    fn has_room(&self) -> bool {
-        self.inner.has_room()
+    fn kernel_rules(&self, now: Stamp) -> KernelRules {
+        self.inner.kernel_rules(now)
     }
 
-    fn oldest_wait(&self, now: Stamp) -> Span {
-        self.inner.oldest_wait(now)
+    fn mode(&self, now: Stamp) -> Mode {
+        self.inner.mode(now)
     }
 
-    fn counters(&self) -> Counters {
-        self.inner.counters()
+    fn count(&self, counters: &mut [u64]) {
+        self.inner.count(counters);
     }
 
-    fn export(&self, keep: &mut dyn FnMut(Memo)) {
-        self.inner.export(keep);
+    fn learning(&mut self) -> Option<&mut dyn Learning> {
+        self.inner.learning()
     }
 
-    fn import(&mut self, memo: Memo) {
-        self.inner.import(memo);
+    fn explaining(&self) -> Option<&dyn Explaining> {
+        self.inner.explaining()
+    }
+}
+
+impl<Q: PolicyType> PolicyType for Dropping<Q> {
+    const NAME: &'static str = "dropping";
+    const ABOUT: &'static str = "Loses every 100th task: the checkers must notice";
+    const KNOBS: &'static Table = Q::KNOBS;
+    const COUNTERS: &'static [Counter] = Q::COUNTERS;
+    const HIDDEN: bool = true;
+
+    fn new(setup: &Setup) -> Self {
+        Dropping::new(Q::new(setup))
+    }
+
+    fn adapting(cpus: u32, start: Values, chosen: KeySet) -> Box<dyn Adapting> {
+        Q::adapting(cpus, start, chosen)
+    }
+
+    fn bounds(cpus: u32, values: &Values) -> Bounds {
+        Q::bounds(cpus, values)
     }
 }

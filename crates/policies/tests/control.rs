@@ -6,22 +6,20 @@
 //! repeated here: every expectation is a number that somebody can check by hand.
 
 use pandemonium_engine::Mode;
-use pandemonium_engine::knobs::{
-    Affinity, BATCH_SLICE, BATCH_SLICE_PREEMPTIBLE, FileError, KEYS, Key, KeySet, KnobError, Knobs,
-    Rules, keys,
-};
+use pandemonium_engine::histogram::{Latencies, Sleeps};
+use pandemonium_engine::knobs::{FileError, KeySet, KnobError};
 use pandemonium_engine::task::{Cause, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_policies::Scaling;
 use pandemonium_policies::control::detect::{
     BURST_QUIET, Burst, Cusum, Detectors, LONGRUN, Longrun, WAKE_WINDOW, WakeRate,
 };
-use pandemonium_policies::control::histogram::{Latencies, Sleeps};
 use pandemonium_policies::control::regime::{Detector, Profile, Regime};
 use pandemonium_policies::control::tune::{
     Reflex, SLICE_FLOOR, STABLE, Sojourn, sleep_adjusted, spikes, stability, worth_a_line,
 };
 use pandemonium_policies::control::{Controller, GAP, INTERVAL, Sample, idle_per_mille};
+use pandemonium_policies::knobs::{Affinity, BATCH_SLICE, BATCH_SLICE_PREEMPTIBLE, Knobs, Rules};
 use proptest::prelude::*;
 
 const US: fn(u64) -> Span = Span::from_micros;
@@ -38,13 +36,13 @@ struct Machine {
 
 impl Machine {
     fn new(cpus: u32) -> Machine {
-        Machine::with(cpus, Knobs::default(), KeySet::EMPTY)
+        Machine::with(cpus, Knobs::default(), Knobs::none())
     }
 
     /// One whose backend can interrupt a task, so that the README's batch slices apply.
     fn preemptible() -> Machine {
         let start = Knobs { batch_slice: BATCH_SLICE_PREEMPTIBLE, ..Knobs::default() };
-        Machine::with(CPUS, start, KeySet::EMPTY)
+        Machine::with(CPUS, start, Knobs::none())
     }
 
     fn with(cpus: u32, start: Knobs, pinned: KeySet) -> Machine {
@@ -309,7 +307,7 @@ fn a_regime_brings_its_profile_along() {
         let (knobs, profile) = (*machine.control.knobs(), Profile::of(regime));
         assert_eq!(knobs.slice, profile.slice);
         assert_eq!(knobs.preempt_thresh, profile.preempt);
-        assert_eq!(knobs.lag_scale, profile.lag);
+        assert_eq!(knobs.sleeper_credit_scale, profile.lag);
         assert_eq!(knobs.batch_slice, profile.batch);
         assert_eq!(knobs.cpu_bound_thresh, profile.cpu_bound);
         assert_eq!(knobs.affinity, profile.affinity);
@@ -521,7 +519,7 @@ fn no_regime_asks_for_a_longer_batch_slice_than_the_start_allows() {
 #[test]
 fn no_slice_is_longer_than_the_start_allows_unless_a_person_says_so() {
     let start = Knobs { batch_slice: US(700), burst_slice: US(700), ..Knobs::default() };
-    let mut machine = Machine::with(CPUS, start, KeySet::EMPTY.with("batch_slice_us"));
+    let mut machine = Machine::with(CPUS, start, Knobs::none().with("batch_slice_us"));
     for regime in Regime::ALL {
         machine.enter(regime);
         let knobs = machine.control.knobs();
@@ -724,7 +722,7 @@ fn what_a_file_set_at_the_start_is_set_by_a_person() {
     let knobs = machine.control.knobs();
     assert_eq!(knobs.slice, US(300));
     assert!(!knobs.rules.codel_rescue);
-    assert_eq!(knobs.lag_scale, 2);
+    assert_eq!(knobs.sleeper_credit_scale, 2);
 }
 
 #[test]
@@ -732,10 +730,10 @@ fn what_a_person_gives_back_the_loop_moves_again() {
     let mut machine = Machine::preemptible();
     machine.enter(Regime::Heavy);
     machine.control.pin("slice_us=300\nbatch_slice_us=2000\nrule.lag=off").unwrap();
-    let keys = KeySet::EMPTY.with("slice_us").with("batch_slice_us").with("rule.lag");
+    let keys = Knobs::none().with("slice_us").with("batch_slice_us").with("rule.lag");
     let knobs = machine.control.release(keys).unwrap();
-    assert_eq!((knobs.slice, knobs.batch_slice, knobs.rules.lag), (MS(4), MS(20), true));
-    assert_eq!(machine.control.pinned(), KeySet::EMPTY);
+    assert_eq!((knobs.slice, knobs.batch_slice, knobs.rules.sleeper_credit), (MS(4), MS(20), true));
+    assert_eq!(machine.control.pinned(), Knobs::none());
 }
 
 #[test]
@@ -747,11 +745,11 @@ fn a_refused_change_changes_nothing() {
     assert!(machine.control.pin("slice_us=800").is_err());
     machine.control.pin("slice_min_us=1000\nburst_slice_us=1500").unwrap();
     machine.control.pin("slice_min_us=1400").unwrap();
-    let error = machine.control.release(KeySet::EMPTY.with("slice_us")).unwrap_err();
+    let error = machine.control.release(Knobs::none().with("slice_us")).unwrap_err();
     assert_eq!(error.to_string(), "slice_min_us (1400) must not be above slice_us (1000)");
     assert_eq!(before.knobs().slice, MS(3));
     assert_eq!(machine.control.knobs().slice, MS(3));
-    assert_eq!(machine.control.knobs().lag_scale, 4);
+    assert_eq!(machine.control.knobs().sleeper_credit_scale, 4);
 }
 
 #[test]
@@ -766,7 +764,7 @@ fn no_slice_of_the_loop_is_below_the_shortest() {
 #[test]
 fn without_the_loop_knobs_are_what_a_person_wants() {
     let start = Knobs { rules: Rules { adaptive: false, ..Rules::default() }, ..Knobs::default() };
-    let mut machine = Machine::with(CPUS, start, KeySet::EMPTY);
+    let mut machine = Machine::with(CPUS, start, Knobs::none());
     for sample in [bad(), idling(0), sleeping(90), idling(900)] {
         assert_eq!(machine.steps(4, sample), start);
     }
@@ -792,7 +790,7 @@ fn a_step_reports_a_change_and_only_a_change() {
 #[test]
 #[should_panic(expected = "valid")]
 fn a_controller_refuses_to_start_from_nonsense() {
-    Controller::new(CPUS, Knobs { slice: Span::ZERO, ..Knobs::default() }, KeySet::EMPTY);
+    Controller::new(CPUS, Knobs { slice: Span::ZERO, ..Knobs::default() }, Knobs::none());
 }
 
 // ---- The registry -----------------------------------------------------------------------------
@@ -803,7 +801,7 @@ fn the_defaults_are_the_readme_s_but_for_the_batch_slice() {
     assert_eq!(knobs.slice, MS(1));
     assert_eq!(knobs.slice_min, US(100));
     assert_eq!(knobs.preempt_thresh, MS(1));
-    assert_eq!(knobs.lag_scale, 4);
+    assert_eq!(knobs.sleeper_credit_scale, 4);
     assert_eq!(knobs.batch_slice, MS(4));
     assert_eq!(BATCH_SLICE_PREEMPTIBLE, MS(20));
     assert_eq!(knobs.burst_slice, MS(1));
@@ -846,7 +844,7 @@ fn every_key_is_named_once_and_explained_in_one_sentence() {
         assert!(key.doc.ends_with('.') && !key.doc.contains(['#', '\n']), "{}", key.name);
         assert_eq!(key.doc, key.doc.trim(), "{}", key.name);
         assert!(!key.range().to_string().is_empty());
-        assert_eq!(KeySet::EMPTY.with(key.name).bits(), 1 << at);
+        assert_eq!(Knobs::none().with(key.name).bits(), 1 << at);
     }
     assert_eq!(KeySet::from_bits(u64::MAX).iter().count(), KEYS);
 }
@@ -871,7 +869,7 @@ fn an_assignment_sets_one_knob() {
         preempt_thresh: Span::ZERO,
         batch_slice: MS(20),
         sojourn_thresh: Span::from_nanos(562_500),
-        lag_scale: 64,
+        sleeper_credit_scale: 64,
         affinity: Affinity::Strong,
         percpu_local: true,
         rules: Rules { deficit: false, ..Rules::default() },
@@ -938,9 +936,9 @@ fn values_that_contradict_each_other_are_refused() {
 fn a_file_is_lines_with_comments() {
     let text = "# knobs of the render farm\n\n  slice_us = 2000 # long\r\n\trule.lag=off\n#x=y";
     let (knobs, named) = Knobs::parse_file(text).unwrap();
-    assert_eq!((knobs.slice, knobs.rules.lag), (MS(2), false));
-    assert_eq!(named, KeySet::EMPTY.with("slice_us").with("rule.lag"));
-    assert_eq!(Knobs::parse_file("").unwrap(), (Knobs::default(), KeySet::EMPTY));
+    assert_eq!((knobs.slice, knobs.rules.sleeper_credit), (MS(2), false));
+    assert_eq!(named, Knobs::none().with("slice_us").with("rule.lag"));
+    assert_eq!(Knobs::parse_file("").unwrap(), (Knobs::default(), Knobs::none()));
 }
 
 #[test]

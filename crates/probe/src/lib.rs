@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `pandemonium_probe`: the workloads of the benchmark, one program, one phase at a time.
+//! `pandemonium_probe`: the workloads of the benchmark, one phase a run.
 //!
-//! It measures the machine as it finds it, under whatever scheduler is loaded, prints one JSON
-//! object and ends. It needs neither root nor sched_ext. `scx_pandemonium_user bench` runs it for
-//! every phase; `scx_pandemonium_user probe` is the same by hand.
+//! A phase measures under whatever scheduler the kernel runs, prints one JSON object and exits. It
+//! needs neither root nor sched_ext. `scx_pandemonium_user bench` starts the program once for each
+//! phase; `scx_pandemonium_user probe` runs one phase by hand.
+
+#![warn(missing_docs)]
 
 mod phases;
 mod report;
@@ -13,22 +15,23 @@ pub mod tasks;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use clap::builder::PossibleValue;
 use pandemonium_statistics::figure::Unit;
-use phases::{PHASES, Phase};
+use phases::{PHASES, Phase, RENAMED};
 use report::Report;
 use setting::Setting;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The kernel has no larger one (`PID_MAX_LIMIT`).
+/// The kernel's largest process id (`PID_MAX_LIMIT`).
 const PID_MAX: i64 = 1 << 22;
-/// Longest measurement of one phase.
+/// How long a phase may measure.
 const SECONDS: std::ops::RangeInclusive<f64> = 0.05..=3_600.0;
 
-/// Tells the names of all phases, for `scx_pandemonium_user bench`.
+/// Prints the names of all phases as JSON, for `scx_pandemonium_user bench`.
 const LIST: &str = "list";
 
-/// Measures one workload under whatever scheduler is loaded, and prints what it found as JSON.
+/// Measures one workload under whatever scheduler is loaded, and prints its figures as JSON.
 #[derive(Parser)]
 #[command(
     name = "pandemonium_probe",
@@ -37,30 +40,31 @@ const LIST: &str = "list";
     arg_required_else_help = true
 )]
 struct Arguments {
-    /// Which workload; or calibrate, to find out how fast a CPU is while all of them work; or list
+    /// The workload; or calibrate, to measure how fast a CPU is while all of them work; or list
     #[arg(value_name = "PHASE", value_parser = phase_names())]
     phase: String,
-    /// Measure for so long
+    /// How long to measure
     #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds)]
     seconds: f64,
-    /// Let the load run for so long before anything is counted
+    /// How long the load runs before anything is counted
     #[arg(long, value_name = "MS", default_value_t = 300,
           value_parser = clap::value_parser!(u64).range(0..=60_000))]
     warm_up_ms: u64,
-    /// What one CPU does in a millisecond, as `calibrate` says; measured first if it is not told
+    /// Rounds of work that one CPU does in a millisecond, as `calibrate` prints them [default:
+    /// calibrate first]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     rounds_per_ms: Option<u64>,
-    /// Of everything that is pseudo-random
+    /// Seed of everything pseudo-random
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// The process of the scheduler: report the CPU time that it takes, its children's included
+    /// The scheduler process: report the CPU time that it and its children use
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..=PID_MAX))]
     scheduler: Option<i32>,
 }
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    // Two lives that are started in their hundreds come first: what they do is what is measured.
+    // Phases start these two by the hundred and measure them, so they come before anything else.
     let mut words = std::env::args().skip(1);
     match words.next() {
         Some(word) if word.as_bytes() == tasks::launch::NOTHING.to_bytes() => {
@@ -76,9 +80,10 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
-    let outcome = match arguments.phase.as_str() {
+    let name = current_name(&arguments.phase);
+    let outcome = match name {
         LIST => serde_json::to_string(&names().collect::<Vec<_>>()).map_err(Into::into),
-        _ => measure(&arguments).and_then(|report| Ok(serde_json::to_string(&report)?)),
+        _ => measure(name, &arguments).and_then(|report| Ok(serde_json::to_string(&report)?)),
     };
     match outcome {
         Ok(line) => {
@@ -86,16 +91,16 @@ pub fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("error: {}: {error:#}", arguments.phase);
+            eprintln!("error: {name}: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn measure(arguments: &Arguments) -> Result<Report> {
+fn measure(name: &str, arguments: &Arguments) -> Result<Report> {
     setting::become_real_time();
     let cpus = setting::cpus()?;
-    let Some(phase) = find(&arguments.phase) else {
+    let Some(phase) = find(name) else {
         let mut report = Report::default();
         let rounds = setting::calibrate(&cpus)?;
         report.higher("rounds_per_ms", Unit::Count, rounds as f64);
@@ -103,7 +108,7 @@ fn measure(arguments: &Arguments) -> Result<Report> {
     };
     let rounds_per_ms = match arguments.rounds_per_ms {
         Some(rounds) => rounds,
-        None => setting::calibrate(&cpus).context("finding out how fast a CPU is")?,
+        None => setting::calibrate(&cpus).context("measuring how fast a CPU is")?,
     };
     let setting = Setting {
         cpus,
@@ -120,8 +125,22 @@ fn find(name: &str) -> Option<&'static Phase> {
     PHASES.iter().find(|phase| phase.name == name)
 }
 
-fn phase_names() -> Vec<&'static str> {
-    names().chain(["calibrate", LIST]).collect()
+/// The name under which a phase is known now. The old one still works, with a warning.
+fn current_name(given: &str) -> &str {
+    match RENAMED.iter().find(|(old, _)| *old == given) {
+        Some((old, new)) => {
+            eprintln!("warning: the phase {old} is now named {new}");
+            new
+        }
+        None => given,
+    }
+}
+
+/// What the argument PHASE may be.
+fn phase_names() -> Vec<PossibleValue> {
+    let shown = names().chain(["calibrate", LIST]).map(PossibleValue::new);
+    let hidden = RENAMED.iter().map(|(old, _)| PossibleValue::new(*old).hide(true));
+    shown.chain(hidden).collect()
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
@@ -141,7 +160,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Help goes out as it is; a mistake becomes one sentence.
+/// Prints help as it is, and an error as one sentence.
 fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print();

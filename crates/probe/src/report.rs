@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a phase has found, as the one JSON object that this program prints.
+//! What a phase has measured: the one JSON object that this program prints.
 //!
-//! Names and units are those of a results file of `scx_pandemonium_user bench`, which takes them as
-//! they are.
+//! `scx_pandemonium_user bench` copies names and units into its results file unchanged.
 
 use crate::tasks::probe::Samples;
 use pandemonium_engine::durations::Durations;
@@ -19,17 +18,18 @@ pub struct Report {
 }
 
 impl Report {
-    /// One more number of which less is better.
+    /// Adds a figure of which less is better.
     pub fn lower(&mut self, name: impl Into<String>, unit: Unit, value: f64) {
         self.figures.push(Figure { name: name.into(), unit, better: Better::Lower, value });
     }
 
-    /// One more number of which more is better.
+    /// Adds a figure of which more is better.
     pub fn higher(&mut self, name: impl Into<String>, unit: Unit, value: f64) {
         self.figures.push(Figure { name: name.into(), unit, better: Better::Higher, value });
     }
 
-    /// The quantiles of a latency and its curve. `of` tells several of one phase apart.
+    /// Adds the quantiles of a latency and its curve. `of` is the prefix of their names, for phases
+    /// with several latencies.
     pub fn latency(&mut self, of: &str, samples: &Samples) {
         let named = |name: &str| match of {
             "" => name.to_string(),
@@ -41,6 +41,7 @@ impl Report {
         self.curve(&named("latency"), samples);
     }
 
+    /// Adds the distribution of a latency.
     pub fn curve(&mut self, name: &str, samples: &Samples) {
         let mut lengths = Durations::default();
         samples.sorted_ns().iter().for_each(|&ns| lengths.add(Span::from_nanos(ns)));

@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Runs every phase of `pandemonium_probe` for a moment, under whatever scheduler this machine has.
-//! What the figures are is the machine's affair; that they are there, and sound, is ours.
+//! The values depend on the machine, so the tests check only that each figure exists and is sound.
 
 use serde_json::Value;
-use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
 
-/// Phases by name, and a figure that each must have.
+/// All phases, each with a figure that it must report.
 const PHASES: [(&str, &str); 25] = [
     ("wake", "p99.9"),
     ("burst", "p99"),
     ("longrun", "p99"),
     ("mixed", "p99"),
-    ("births", "own_p99"),
+    ("new-tasks", "own_p99"),
     ("idle", "p50"),
     ("deadline", "late"),
     ("audio", "xruns"),
@@ -38,7 +34,7 @@ const PHASES: [(&str, &str); 25] = [
     ("work-stealing", "spread"),
     ("sojourn-ceiling", "job_worst"),
 ];
-/// Phases with a latency, and so with a curve.
+/// Some phases that report a latency, and so a curve.
 const CURVES: [&str; 4] = ["wake", "deadline", "ipc", "launch"];
 
 fn probe(arguments: &[&str]) -> Output {
@@ -47,11 +43,11 @@ fn probe(arguments: &[&str]) -> Output {
 }
 
 fn measured(phase: &str, more: &[&str]) -> Value {
-    // Calibrating each time would take longer than the phase.
+    // A calibration would take longer than the phase.
     let usual = [phase, "--seconds", "0.1", "--warm-up-ms", "10", "--rounds-per-ms", "20000"];
     let output = probe(&[&usual, more].concat());
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{phase}: {complaint}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{phase}: {message}");
     serde_json::from_slice(&output.stdout).expect("one object")
 }
 
@@ -63,7 +59,7 @@ fn figure(report: &Value, name: &str) -> f64 {
 }
 
 #[test]
-fn every_phase_measures_and_says_so_in_one_object() {
+fn every_phase_prints_its_figures_as_one_json_object() {
     let has_compiler = Command::new("cc").arg("--version").output().is_ok();
     for (phase, name) in PHASES {
         if phase == "compile" && !has_compiler {
@@ -98,102 +94,45 @@ fn the_help_names_every_phase() {
 }
 
 #[test]
-fn a_calibration_is_in_proportion_to_the_machine() {
+fn the_old_name_of_a_phase_still_works_with_a_warning() {
+    let usual = ["--seconds", "0.1", "--warm-up-ms", "10", "--rounds-per-ms", "20000"];
+    let output = probe(&[&["births"][..], &usual].concat());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
+    assert_eq!(message, "warning: the phase births is now named new-tasks\n");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert!(figure(&report, "own_p99").is_finite());
+    let help = String::from_utf8(probe(&["--help"]).stdout).unwrap();
+    assert!(!help.contains("births"), "{help}");
+}
+
+#[test]
+fn a_calibration_is_within_the_range_of_real_machines() {
     let output = probe(&["calibrate"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    // From a slow emulation to a CPU faster than any: rounds of four instructions in 1 ms.
+    // From a slow emulator to faster than any CPU: rounds of four instructions in 1 ms.
     let rounds = figure(&report, "rounds_per_ms");
     assert!((100.0..10_000_000.0).contains(&rounds), "{rounds}");
 }
 
 #[test]
-fn the_cost_of_a_scheduler_is_reported_when_asked_for() {
+fn the_cpu_time_of_the_scheduler_is_reported_on_request() {
     let own = std::process::id().to_string();
     let report = measured("fairness", &["--scheduler", &own]);
     let percent = figure(&report, "own_cpu");
     assert!((0.0..=100.0 * 1024.0).contains(&percent), "{percent}");
     let output = probe(&["idle", "--seconds", "0.1", "--scheduler", "4194304"]);
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1));
-    assert!(complaint.contains("process 4194304"), "{complaint}");
+    assert!(message.contains("process 4194304"), "{message}");
 }
 
 #[test]
-fn wrong_use_is_one_sentence() {
+fn a_wrong_command_line_gets_one_sentence_and_exit_code_2() {
     for arguments in [&["magic"][..], &["wake", "--seconds", "0"], &["wake", "--seconds", "x"]] {
         let output = probe(arguments);
-        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert_eq!(complaint.lines().count(), 1, "{complaint}");
-    }
-}
-
-/// A benchmark of this machine's own scheduler, in a folder of its own.
-fn benchmark(name: &str, arguments: &[&str]) -> (Command, PathBuf) {
-    let folder = std::env::temp_dir().join(format!("bench-{name}-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder for the results");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_scx_pandemonium_user"));
-    command.args(["bench", "run", "--kernel-only", "--output"]).arg(&folder).args(arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    (command, folder)
-}
-
-/// What it has left behind; the folder goes.
-fn results(folder: PathBuf) -> Value {
-    let files: Vec<_> = fs::read_dir(&folder).expect("the folder is there").flatten().collect();
-    assert_eq!(files.len(), 1, "{files:?}");
-    let text = fs::read(files[0].path()).expect("the results are there");
-    fs::remove_dir_all(folder).expect("the folder goes");
-    serde_json::from_slice(&text).expect("the results are JSON")
-}
-
-#[test]
-fn a_benchmark_keeps_what_counts_and_says_how_far_it_is() {
-    let words = ["--phases", "fairness,wake", "--seconds", "0.1", "--iterations", "2"];
-    let (mut command, folder) = benchmark("short", &words);
-    let output = command.output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("[6/6]") && said.contains("warm-up") && said.contains("left"), "{said}");
-    let results = results(folder);
-    let runs = results["runs"].as_array().unwrap();
-    let key = |run: &Value| (run["phase"].clone(), run["iteration"].clone());
-    let keys: Vec<_> = runs.iter().map(key).collect();
-    // In the order of the tables, and without the warm-up.
-    let wanted = [("wake", 0), ("fairness", 0), ("wake", 1), ("fairness", 1)];
-    assert_eq!(keys, wanted.map(|(phase, number)| (phase.into(), number.into())));
-    assert_eq!(results["complete"], true);
-    assert_eq!(results["machine"]["clock"], "real");
-}
-
-#[test]
-fn a_signal_ends_a_benchmark_and_keeps_what_was_measured() {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        let words = ["--phases", "fairness,idle", "--seconds", "20", "--warm-up", "0"];
-        let (mut command, folder) = benchmark("signal", &words);
-        let mut child = command.spawn().unwrap();
-        sleep(Duration::from_secs(3));
-        // SAFETY: our own child, not yet waited for.
-        unsafe { libc::kill(child.id() as libc::pid_t, signal) };
-        assert_eq!(child.wait().unwrap().code(), Some(130));
-        let results = results(folder);
-        assert_eq!(results["complete"], false);
-        assert_eq!(results["failures"], Value::Array(Vec::new()));
-    }
-}
-
-#[test]
-fn a_benchmark_that_cannot_be_is_refused_in_one_sentence() {
-    for (words, wanted) in [
-        (["--phases", "magic"], "there is no phase \"magic\""),
-        (["--cpus", "4096"], "so 4096 cannot be used"),
-    ] {
-        let (mut command, folder) = benchmark("refused", &words);
-        let output = command.output().unwrap();
-        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{complaint}");
-        assert!(complaint.contains(wanted) && complaint.lines().count() == 1, "{complaint}");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-        fs::remove_dir_all(folder).unwrap();
+        assert_eq!(message.lines().count(), 1, "{message}");
     }
 }

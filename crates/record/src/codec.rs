@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Entries as words. The first word of an entry says what it is and how many words it has; what
-//! does not decode is damage, whatever it is.
+//! Entries as words. The first word of an entry holds its kind and its length. Words that do not
+//! decode are damage.
 
 use super::Entry;
 use pandemonium_engine::facts::{CpuSet, Facts};
-use pandemonium_engine::knobs::KEYS;
+use pandemonium_engine::knobs::{KNOBS_MAX, RawKnobs};
 use pandemonium_engine::procdb::{self, Minute};
 use pandemonium_engine::task::{
     Arrival, Cause, Comm, CpuId, Dispatch, Pid, Placement, Reason, Ticket, Tier, Weight,
@@ -14,35 +14,35 @@ use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_engine::topology::{self, CpuMask, CpuPlace, Domain};
 use pandemonium_engine::{MachineView, Memo};
 
-/// Words of the longest entry: settings, and the first word.
-pub const WORDS_MAX: usize = if KEYS + 1 > 23 { KEYS + 1 } else { 23 };
+/// Words of the longest entry: the first word, the number of settings, and the settings.
+pub const WORDS_MAX: usize = KNOBS_MAX + 2;
 
-/// In the upper half of the first word of every entry, so that lost words are noticed.
+/// Upper half of every entry's first word, to detect lost words.
 const MARK: u64 = 0x7061_6E64;
-/// A CPU number that stands for none.
+/// Stands for no CPU.
 const NO_CPU: u64 = 0xFFFF;
 
-/// The words make no entry.
+/// The words are not a valid entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage;
 
-/// Puts words one after the other.
-struct Pen<'a> {
+/// Appends words.
+struct WordWriter<'a> {
     words: &'a mut [u64; WORDS_MAX],
     length: usize,
 }
 
-impl Pen<'_> {
+impl WordWriter<'_> {
     fn put(&mut self, word: u64) {
         self.words[self.length] = word;
         self.length += 1;
     }
 }
 
-/// Takes words one after the other.
-struct Eye<'a>(core::slice::Iter<'a, u64>);
+/// Reads words in order.
+struct WordReader<'a>(core::slice::Iter<'a, u64>);
 
-impl Eye<'_> {
+impl WordReader<'_> {
     fn take(&mut self) -> Result<u64, Damage> {
         self.0.next().copied().ok_or(Damage)
     }
@@ -79,136 +79,137 @@ fn cpu_bits(cpu: Option<CpuId>) -> u64 {
     cpu.map_or(NO_CPU, |cpu| cpu.as_raw() as u64)
 }
 
-/// Writes an entry into `words` and says how many it took.
+/// Writes an entry into `words`; returns the number of words.
 pub fn encode(entry: &Entry, words: &mut [u64; WORDS_MAX]) -> usize {
-    let mut pen = Pen { words, length: 1 };
+    let mut out = WordWriter { words, length: 1 };
     let kind = match entry {
         Entry::Began { now, view } => {
             let MachineView { cpus, running, here, idle, busy } = *view;
-            pen.put(now.as_nanos());
-            pen.put(u64::from(cpus) << 32 | u64::from(running));
-            pen.put(cpu_bits(here));
-            pen.put(idle.0);
-            pen.put(busy.0);
+            out.put(now.as_nanos());
+            out.put(u64::from(cpus) << 32 | u64::from(running));
+            out.put(cpu_bits(here));
+            out.put(idle.0);
+            out.put(busy.0);
             1
         }
         Entry::Took(arrival) => {
-            put_arrival(&mut pen, arrival);
+            put_arrival(&mut out, arrival);
             2
         }
         Entry::Sent(dispatch) => {
-            put_dispatch(&mut pen, dispatch);
+            put_dispatch(&mut out, dispatch);
             3
         }
         Entry::Refused(dispatch) => {
-            put_dispatch(&mut pen, dispatch);
+            put_dispatch(&mut out, dispatch);
             4
         }
         Entry::Ended { pending, rescues } => {
-            pen.put(u64::from(*pending));
-            pen.put(*rescues);
+            out.put(u64::from(*pending));
+            out.put(*rescues);
             5
         }
         Entry::Exited(pid) => {
-            pen.put(pid.as_raw() as u64);
+            out.put(pid.as_raw() as u64);
             6
         }
         Entry::Applied(raw) => {
-            raw.iter().for_each(|word| pen.put(*word));
+            out.put(u64::from(raw.len));
+            raw.words.iter().take(raw.len.into()).for_each(|word| out.put(*word));
             7
         }
         Entry::Dropped(count) => {
-            pen.put(*count);
+            out.put(*count);
             8
         }
         Entry::Finished(count) => {
-            pen.put(*count);
+            out.put(*count);
             9
         }
-        other => put_start(&mut pen, other),
+        other => put_start(&mut out, other),
     };
-    let length = pen.length;
+    let length = out.length;
     words[0] = MARK << 32 | kind << 8 | length as u64;
     length
 }
 
-/// What a policy is told besides rounds; returns the kind.
-fn put_start(pen: &mut Pen, entry: &Entry) -> u64 {
+/// Encodes entries that are not part of a round; returns the kind.
+fn put_start(out: &mut WordWriter, entry: &Entry) -> u64 {
     match entry {
         Entry::Started { cpus } => {
-            pen.put(u64::from(*cpus));
+            out.put(u64::from(*cpus));
             10
         }
         Entry::Place(CpuPlace { core, l2, llc, node }) => {
             let parts = [*core, *l2, *llc, *node].map(u64::from);
-            pen.put(parts[0] | parts[1] << 16 | parts[2] << 32 | parts[3] << 48);
+            out.put(parts[0] | parts[1] << 16 | parts[2] << 32 | parts[3] << 48);
             11
         }
         Entry::Named(comm, tier) => {
-            put_comm(pen, comm);
-            pen.put(tier.index() as u64);
+            put_comm(out, comm);
+            out.put(tier.index() as u64);
             12
         }
         Entry::Preferred(Domain { cpus, strict }) => {
-            cpus.words().iter().for_each(|word| pen.put(*word));
-            pen.put(u64::from(*strict));
+            cpus.words().iter().for_each(|word| out.put(*word));
+            out.put(u64::from(*strict));
             13
         }
         Entry::Remembered(Memo { pid, comm, tier, run }) => {
-            pen.put(pid.as_raw() as u64 | (tier.index() as u64) << 32);
-            put_comm(pen, comm);
-            pen.put(run.as_nanos());
+            out.put(pid.as_raw() as u64 | (tier.index() as u64) << 32);
+            put_comm(out, comm);
+            out.put(run.as_nanos());
             14
         }
         Entry::Known(profile) => {
-            procdb::codec::pack(profile).iter().for_each(|word| pen.put(*word));
+            procdb::codec::pack(profile).iter().for_each(|word| out.put(*word));
             15
         }
         Entry::Learned(minute) => {
-            pen.put(u64::from(minute.as_unix()));
+            out.put(u64::from(minute.as_unix()));
             16
         }
         Entry::Minute(minute) => {
-            pen.put(u64::from(minute.as_unix()));
+            out.put(u64::from(minute.as_unix()));
             17
         }
-        // The others are written by `encode` itself; a kind that no reader knows is damage.
+        // `encode` handles all others. A reader would reject this kind as damage.
         _ => 0,
     }
 }
 
-fn take_start(kind: u64, eye: &mut Eye) -> Result<Entry, Damage> {
+fn take_start(kind: u64, input: &mut WordReader) -> Result<Entry, Damage> {
     Ok(match kind {
-        10 => Entry::Started { cpus: small(eye.take()?)? },
+        10 => Entry::Started { cpus: small(input.take()?)? },
         11 => {
-            let word = eye.take()?;
+            let word = input.take()?;
             let part = |number: u32| (word >> (16 * number)) as u16;
             let place = CpuPlace { core: part(0), l2: part(1), llc: part(2), node: part(3) };
             Entry::Place(place)
         }
-        12 => Entry::Named(take_comm(eye)?, tier(eye.take()?)?),
+        12 => Entry::Named(take_comm(input)?, tier(input.take()?)?),
         13 => {
             let mut words = [0; topology::WORDS];
             for word in &mut words {
-                *word = eye.take()?;
+                *word = input.take()?;
             }
-            let strict = flag(eye.take()?)?;
+            let strict = flag(input.take()?)?;
             Entry::Preferred(Domain { cpus: CpuMask::from_words(words), strict })
         }
         14 => {
-            let who = eye.take()?;
-            let (comm, run) = (take_comm(eye)?, eye.span()?);
-            Entry::Remembered(Memo { pid: pid(who)?, comm, tier: tier(who >> 32)?, run })
+            let head = input.take()?;
+            let (comm, run) = (take_comm(input)?, input.span()?);
+            Entry::Remembered(Memo { pid: pid(head)?, comm, tier: tier(head >> 32)?, run })
         }
         15 => {
             let mut words = [0; procdb::codec::WORDS];
             for word in &mut words {
-                *word = eye.take()?;
+                *word = input.take()?;
             }
             Entry::Known(procdb::codec::unpack(&words))
         }
-        16 => Entry::Learned(Minute::from_unix(small(eye.take()?)?)),
-        17 => Entry::Minute(Minute::from_unix(small(eye.take()?)?)),
+        16 => Entry::Learned(Minute::from_unix(small(input.take()?)?)),
+        17 => Entry::Minute(Minute::from_unix(small(input.take()?)?)),
         _ => return Err(Damage),
     })
 }
@@ -229,59 +230,61 @@ fn tier(index: u64) -> Result<Tier, Damage> {
     Tier::ALL.get(index as usize).copied().ok_or(Damage)
 }
 
-fn put_comm(pen: &mut Pen, comm: &Comm) {
-    comm.to_words().into_iter().for_each(|word| pen.put(word));
+fn put_comm(out: &mut WordWriter, comm: &Comm) {
+    comm.to_words().into_iter().for_each(|word| out.put(word));
 }
 
-fn take_comm(eye: &mut Eye) -> Result<Comm, Damage> {
-    Ok(Comm::from_words([eye.take()?, eye.take()?]))
+fn take_comm(input: &mut WordReader) -> Result<Comm, Damage> {
+    Ok(Comm::from_words([input.take()?, input.take()?]))
 }
 
-/// How many words the entry has that begins with this one.
+/// The number of words of the entry that starts with this word.
 pub fn length(first: u64) -> Result<usize, Damage> {
     let length = (first & 0xFF) as usize;
     let sane = first >> 32 == MARK && (2..=WORDS_MAX).contains(&length);
     if sane { Ok(length) } else { Err(Damage) }
 }
 
-/// Reads an entry: all of `words`, no more and no less.
+/// Decodes an entry from exactly these words.
 pub fn decode(words: &[u64]) -> Result<Entry, Damage> {
     let first = *words.first().ok_or(Damage)?;
     if length(first)? != words.len() {
         return Err(Damage);
     }
-    let mut eye = Eye(words[1..].iter());
+    let mut input = WordReader(words[1..].iter());
     let entry = match first >> 8 & 0xFF {
         1 => {
-            let now = eye.stamp()?;
-            let counts = eye.take()?;
-            let here = cpu_or_none(eye.take()?)?;
-            let idle = CpuSet(eye.take()?);
-            let busy = CpuSet(eye.take()?);
+            let now = input.stamp()?;
+            let counts = input.take()?;
+            let here = cpu_or_none(input.take()?)?;
+            let idle = CpuSet(input.take()?);
+            let busy = CpuSet(input.take()?);
             let (cpus, running) = ((counts >> 32) as u32, counts as u32);
             let view = MachineView { cpus, running, here, idle, busy };
             Entry::Began { now, view }
         }
-        2 => Entry::Took(take_arrival(&mut eye)?),
-        3 => Entry::Sent(take_dispatch(&mut eye)?),
-        4 => Entry::Refused(take_dispatch(&mut eye)?),
-        5 => Entry::Ended { pending: eye.take()? as u32, rescues: eye.take()? },
-        6 => Entry::Exited(pid(eye.take()?)?),
+        2 => Entry::Took(take_arrival(&mut input)?),
+        3 => Entry::Sent(take_dispatch(&mut input)?),
+        4 => Entry::Refused(take_dispatch(&mut input)?),
+        5 => Entry::Ended { pending: input.take()? as u32, rescues: input.take()? },
+        6 => Entry::Exited(pid(input.take()?)?),
         7 => {
-            let mut raw = [0; KEYS];
-            for word in &mut raw {
-                *word = eye.take()?;
+            let len = input.take()?;
+            let mut raw = RawKnobs { len: len as u8, words: [0; KNOBS_MAX] };
+            let words = raw.words.get_mut(..usize::try_from(len).unwrap_or(usize::MAX));
+            for word in words.ok_or(Damage)? {
+                *word = input.take()?;
             }
             Entry::Applied(raw)
         }
-        8 => Entry::Dropped(eye.take()?),
-        9 => Entry::Finished(eye.take()?),
-        kind => take_start(kind, &mut eye)?,
+        8 => Entry::Dropped(input.take()?),
+        9 => Entry::Finished(input.take()?),
+        kind => take_start(kind, &mut input)?,
     };
-    if eye.0.len() == 0 { Ok(entry) } else { Err(Damage) }
+    if input.0.len() == 0 { Ok(entry) } else { Err(Damage) }
 }
 
-fn put_arrival(pen: &mut Pen, arrival: &Arrival) {
+fn put_arrival(out: &mut WordWriter, arrival: &Arrival) {
     let Arrival {
         pid,
         ticket,
@@ -300,45 +303,45 @@ fn put_arrival(pen: &mut Pen, arrival: &Arrival) {
         Cause::Wakeup => 1,
         Cause::Requeue => 2u64,
     };
-    pen.put(pid.as_raw() as u64 | (cpu.as_raw() as u64) << 32 | cause << 48);
-    pen.put(ticket.0);
-    put_comm(pen, &comm);
-    pen.put(u64::from(cpus_allowed) << 32 | weight.get());
-    pen.put(run_interval.as_nanos());
-    pen.put(awake.as_nanos());
-    pen.put(stopped.as_nanos());
+    out.put(pid.as_raw() as u64 | (cpu.as_raw() as u64) << 32 | cause << 48);
+    out.put(ticket.0);
+    put_comm(out, &comm);
+    out.put(u64::from(cpus_allowed) << 32 | weight.get());
+    out.put(run_interval.as_nanos());
+    out.put(awake.as_nanos());
+    out.put(stopped.as_nanos());
     if let Some(facts) = facts {
-        put_facts(pen, &facts);
+        put_facts(out, &facts);
     }
 }
 
-fn take_arrival(eye: &mut Eye) -> Result<Arrival, Damage> {
-    let who = eye.take()?;
-    let ticket = Ticket(eye.take()?);
-    let comm = take_comm(eye)?;
-    let shares = eye.take()?;
-    let cause = match who >> 48 {
+fn take_arrival(input: &mut WordReader) -> Result<Arrival, Damage> {
+    let head = input.take()?;
+    let ticket = Ticket(input.take()?);
+    let comm = take_comm(input)?;
+    let shares = input.take()?;
+    let cause = match head >> 48 {
         0 => Cause::New,
         1 => Cause::Wakeup,
         2 => Cause::Requeue,
         _ => return Err(Damage),
     };
     Ok(Arrival {
-        pid: pid(who)?,
+        pid: pid(head)?,
         ticket,
         comm,
         cause,
-        cpu: cpu_or_none(who >> 32)?.ok_or(Damage)?,
+        cpu: cpu_or_none(head >> 32)?.ok_or(Damage)?,
         cpus_allowed: (shares >> 32) as u32,
         weight: Weight::new(shares & u64::from(u32::MAX)),
-        run_interval: eye.span()?,
-        awake: eye.span()?,
-        stopped: eye.stamp()?,
-        facts: if eye.0.len() > 0 { Some(take_facts(eye)?) } else { None },
+        run_interval: input.span()?,
+        awake: input.span()?,
+        stopped: input.stamp()?,
+        facts: if input.0.len() > 0 { Some(take_facts(input)?) } else { None },
     })
 }
 
-fn put_facts(pen: &mut Pen, facts: &Facts) {
+fn put_facts(out: &mut WordWriter, facts: &Facts) {
     let Facts {
         wakeups,
         voluntary,
@@ -359,30 +362,30 @@ fn put_facts(pen: &mut Pen, facts: &Facts) {
         run_interval,
         stopped,
     } = *facts;
-    pen.put(wakeups);
-    pen.put(voluntary);
-    pen.put(involuntary);
-    pen.put(cpu_time.as_nanos());
-    pen.put(woken.as_nanos());
-    pen.put(slept.as_nanos());
-    pen.put(allowed.0);
+    out.put(wakeups);
+    out.put(voluntary);
+    out.put(involuntary);
+    out.put(cpu_time.as_nanos());
+    out.put(woken.as_nanos());
+    out.put(slept.as_nanos());
+    out.put(allowed.0);
     let flags = [kthread, workqueue, idle_class, handed_off].into_iter().rev();
     let flags = flags.fold(0, |bits, flag| bits << 1 | u64::from(flag));
-    pen.put(
+    out.put(
         flags << 48 | u64::from(nice as u8) << 32 | cpu_bits(last_cpu) << 16 | cpu_bits(kicked),
     );
-    pen.put(pid_bits(waker) << 32 | pid_bits(process));
-    pen.put(run_interval.as_nanos());
-    pen.put(stopped.as_nanos());
+    out.put(pid_bits(waker) << 32 | pid_bits(process));
+    out.put(run_interval.as_nanos());
+    out.put(stopped.as_nanos());
 }
 
-fn take_facts(eye: &mut Eye) -> Result<Facts, Damage> {
-    let [wakeups, voluntary, involuntary] = [eye.take()?, eye.take()?, eye.take()?];
-    let (cpu_time, woken, slept) = (eye.span()?, eye.stamp()?, eye.span()?);
-    let allowed = CpuSet(eye.take()?);
-    let rest = eye.take()?;
+fn take_facts(input: &mut WordReader) -> Result<Facts, Damage> {
+    let [wakeups, voluntary, involuntary] = [input.take()?, input.take()?, input.take()?];
+    let (cpu_time, woken, slept) = (input.span()?, input.stamp()?, input.span()?);
+    let allowed = CpuSet(input.take()?);
+    let rest = input.take()?;
     let flag = |bit: u32| rest >> (48 + bit) & 1 == 1;
-    let pids = eye.take()?;
+    let pids = input.take()?;
     Ok(Facts {
         wakeups,
         voluntary,
@@ -400,12 +403,12 @@ fn take_facts(eye: &mut Eye) -> Result<Facts, Damage> {
         last_cpu: cpu_or_none(rest >> 16)?,
         waker: pid_or_none(pids >> 32),
         process: pid_or_none(pids),
-        run_interval: eye.span()?,
-        stopped: eye.stamp()?,
+        run_interval: input.span()?,
+        stopped: input.stamp()?,
     })
 }
 
-fn put_dispatch(pen: &mut Pen, dispatch: &Dispatch) {
+fn put_dispatch(out: &mut WordWriter, dispatch: &Dispatch) {
     let Dispatch { pid, ticket, placement, slice, vtime, tier, preempt, reason } = *dispatch;
     let (any, cpu) = match placement {
         Placement::Cpu(cpu) => (0, cpu),
@@ -413,23 +416,23 @@ fn put_dispatch(pen: &mut Pen, dispatch: &Dispatch) {
     };
     let flags =
         any | u64::from(preempt) << 1 | (tier.index() as u64) << 2 | (reason.index() as u64) << 4;
-    pen.put(pid.as_raw() as u64 | (cpu.as_raw() as u64) << 32 | flags << 48);
-    pen.put(ticket.0);
-    pen.put(slice.as_nanos());
-    pen.put(vtime.as_raw());
+    out.put(pid.as_raw() as u64 | (cpu.as_raw() as u64) << 32 | flags << 48);
+    out.put(ticket.0);
+    out.put(slice.as_nanos());
+    out.put(vtime.as_raw());
 }
 
-fn take_dispatch(eye: &mut Eye) -> Result<Dispatch, Damage> {
-    let who = eye.take()?;
-    let flags = who >> 48;
-    let cpu = cpu_or_none(who >> 32)?.ok_or(Damage)?;
+fn take_dispatch(input: &mut WordReader) -> Result<Dispatch, Damage> {
+    let head = input.take()?;
+    let flags = head >> 48;
+    let cpu = cpu_or_none(head >> 32)?.ok_or(Damage)?;
     let placement = if flags & 1 == 1 { Placement::Any { near: cpu } } else { Placement::Cpu(cpu) };
     Ok(Dispatch {
-        pid: pid(who)?,
-        ticket: Ticket(eye.take()?),
+        pid: pid(head)?,
+        ticket: Ticket(input.take()?),
         placement,
-        slice: eye.span()?,
-        vtime: Vtime::from_raw(eye.take()?),
+        slice: input.span()?,
+        vtime: Vtime::from_raw(input.take()?),
         tier: tier(flags >> 2 & 3)?,
         preempt: flags >> 1 & 1 == 1,
         reason: *Reason::ALL.get((flags >> 4) as usize).ok_or(Damage)?,
@@ -440,7 +443,6 @@ fn take_dispatch(eye: &mut Eye) -> Result<Dispatch, Damage> {
 mod tests {
     extern crate std;
     use super::*;
-    use pandemonium_engine::knobs::Knobs;
     use pandemonium_engine::task::RawArrival;
     use proptest::prelude::*;
     use std::vec::Vec;
@@ -503,7 +505,10 @@ mod tests {
             Entry::Refused(dispatch(Placement::Any { near: cpu }, Tier::Batch)),
             Entry::Ended { pending: u32::MAX, rescues: u64::MAX },
             Entry::Exited(Pid::new(1).unwrap()),
-            Entry::Applied(Knobs::default().to_raw()),
+            Entry::Applied(RawKnobs {
+                len: 3,
+                words: core::array::from_fn(|at| if at < 3 { at as u64 } else { 0 })
+            }),
             Entry::Dropped(12),
             Entry::Finished(13),
             Entry::Started { cpus: u32::MAX },
@@ -525,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_comes_back_as_it_was() {
+    fn decoding_an_encoded_entry_returns_it_unchanged() {
         for entry in entries() {
             let mut words = [0; WORDS_MAX];
             let length = encode(&entry, &mut words);
@@ -536,9 +541,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands in a file, reading it is damage or an entry that can be written again.
+        /// Changed words decode to damage, or to an entry that survives another round trip.
         #[test]
-        fn damage_is_found_or_harmless(
+        fn changed_words_are_damage_or_another_valid_entry(
             which in 0..entries().len(),
             changes in prop::collection::vec((0..WORDS_MAX, any::<u64>()), 0..4),
         ) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What goes into a policy and comes out of it, written down: enough to repeat every decision.
+//! Recordings: everything that a policy is told and decides, so that a replay can repeat every
+//! decision.
 //!
 //! ```text
-//! Tap (a port around the port) --> encode --> ring (words in shared memory) --> a file
+//! Tap (wraps the port) --> encode --> ring (words in shared memory) --> file
 //! ```
 //!
-//! Nothing here allocates or waits: an entry is at most [`WORDS_MAX`] words, the ring has a fixed
-//! size, and what does not fit is dropped and counted. A worker can therefore record on its hot
-//! thread; another process takes the words out and writes them.
+//! Recording neither allocates nor waits: an entry has at most [`WORDS_MAX`] words, the ring has a
+//! fixed size, and entries that do not fit are dropped and counted. So the scheduler can record in
+//! its main loop; another process reads the words and writes the file.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -26,69 +27,62 @@ pub use ring::{Reader, Writer, ring_words};
 pub use setup::{Start, told_at_start};
 pub use tap::Tap;
 
-use pandemonium_engine::knobs::{KEYS, Knobs};
+use pandemonium_engine::knobs::RawKnobs;
 use pandemonium_engine::procdb::{Minute, Profile};
 use pandemonium_engine::task::{Arrival, Comm, Dispatch, Pid, Tier};
 use pandemonium_engine::time::Stamp;
 use pandemonium_engine::topology::{CpuPlace, Domain};
 use pandemonium_engine::{MachineView, Memo};
 
-/// One thing that a policy was told, or said.
+/// One event of a policy's input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A policy begins, with limits for so many CPUs. What follows, up to the first entry of
-    /// another kind, says what else it is told: [`Start`] gathers it.
+    /// A policy starts. The entries that follow, up to the first one of another kind, hold the rest
+    /// of its setup: [`Start`] gathers them.
     Started {
-        /// How many CPUs limits are derived from.
+        /// The number of CPUs from which the policy derives its limits.
         cpus: u32,
     },
-    /// Where the next CPU is, from CPU 0 on.
+    /// The topology of the next CPU, from CPU 0 on.
     Place(CpuPlace),
-    /// Programs whose names begin so belong to a tier.
+    /// Program names that start with this prefix belong to the tier.
     Named(Comm, Tier),
-    /// CPUs to prefer.
+    /// The domain: CPUs to prefer.
     Preferred(Domain),
-    /// What an earlier scheduler knew of a task.
+    /// What an earlier instance of the scheduler knew of a task.
     Remembered(Memo),
-    /// What was learned of a program, to be told with the next [`Entry::Learned`].
+    /// A program's learned profile, given to the policy with the next [`Entry::Learned`].
     Known(Profile),
-    /// What was learned of programs is told now.
+    /// The policy receives the preceding profiles.
     Learned(Minute),
-    /// What time it is for what is learned of programs.
+    /// The policy is told the current minute, which ages the profiles.
     Minute(Minute),
     /// A round begins.
     Began {
-        /// Its clock.
+        /// The time.
         now: Stamp,
-        /// What it is told of the machine.
+        /// What the policy sees of the machine.
         view: MachineView,
     },
-    /// A task is taken in.
+    /// The policy received a task.
     Took(Arrival),
     /// A decision was accepted.
     Sent(Dispatch),
     /// A decision was refused.
     Refused(Dispatch),
-    /// A round ended, with so many tasks left.
+    /// A round ended.
     Ended {
-        /// Tasks that still wait.
+        /// Tasks that are still queued in the policy.
         pending: u32,
-        /// Decisions taken for age so far.
+        /// Tasks that the round rescued because they had waited too long.
         rescues: u64,
     },
-    /// A task is gone.
+    /// The policy was told that a task exited.
     Exited(Pid),
     /// New settings, in the order of [`Knobs::to_raw`].
-    Applied([u64; KEYS]),
-    /// Entries that were dropped before this one, for want of room.
+    Applied(RawKnobs),
+    /// Entries that were dropped before this one because the ring was full.
     Dropped(u64),
-    /// The recording is complete: so many entries, this one not counted.
+    /// The recording is complete and has this many entries, not counting this one.
     Finished(u64),
-}
-
-impl Entry {
-    /// The settings of an [`Entry::Applied`].
-    pub fn knobs(raw: &[u64; KEYS]) -> Option<Knobs> {
-        Knobs::from_raw(raw)
-    }
 }

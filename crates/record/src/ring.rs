@@ -1,43 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Words from one writer to one reader, through memory that both see: it may be shared between two
-//! processes. Neither side waits; what finds no room is dropped and counted.
+//! A ring of words from one writer to one reader, in memory that two processes may share. Neither
+//! side waits: an entry that does not fit is dropped and counted.
 
 use super::Entry;
 use super::codec::{Damage, WORDS_MAX, encode, length};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Words in front of the data: where the writer is, where the reader is, how many were dropped.
+/// Words before the data: the writer's position, the reader's position, and the entries dropped.
 const HEAD: usize = 0;
 const TAIL: usize = 1;
 const DROPPED: usize = 2;
 const HEADER: usize = 3;
 
-/// Words of memory that a ring for `words` words of entries needs.
+/// Words of memory for a ring that holds `words` words of entries.
 pub const fn ring_words(words: usize) -> usize {
     HEADER + words
 }
 
-/// The side that records. The memory is zero at the start.
+/// The writing side. The memory must be zero at the start.
 pub struct Writer<'a> {
     memory: &'a [AtomicU64],
-    /// Entries dropped since the last one that found room.
+    /// Entries dropped since the last one that fitted.
     lost: u64,
 }
 
-/// The side that takes entries out.
+/// The reading side.
 pub struct Reader<'a> {
     memory: &'a [AtomicU64],
 }
 
 impl<'a> Writer<'a> {
-    /// Writes into `memory`, of at least `ring_words(WORDS_MAX)` words. There is one writer.
+    /// Writes into `memory`, of at least `ring_words(2 * WORDS_MAX)` words. Only one writer may
+    /// exist.
     pub fn new(memory: &'a [AtomicU64]) -> Writer<'a> {
         assert!(memory.len() >= ring_words(2 * WORDS_MAX), "a ring holds more than one entry");
         Writer { memory, lost: 0 }
     }
 
-    /// Adds an entry, or counts it as dropped. The first entry after a gap says how wide it was.
+    /// Adds an entry, or counts it as dropped. After a gap, an [`Entry::Dropped`] with the number
+    /// of dropped entries comes first.
     pub fn push(&mut self, entry: &Entry) {
         if self.lost > 0 && self.add(&Entry::Dropped(self.lost)) {
             self.lost = 0;
@@ -68,18 +70,18 @@ impl<'a> Writer<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from `memory`. There is one reader.
+    /// Reads from `memory`. Only one reader may exist.
     pub fn new(memory: &'a [AtomicU64]) -> Reader<'a> {
         assert!(memory.len() >= ring_words(2 * WORDS_MAX), "a ring holds more than one entry");
         Reader { memory }
     }
 
-    /// How many entries were dropped so far.
+    /// Entries dropped so far.
     pub fn dropped(&self) -> u64 {
         self.memory[DROPPED].load(Ordering::Relaxed)
     }
 
-    /// How full it is, in per mille of its room.
+    /// Fill level, in per mille.
     pub fn fullness(&self) -> u32 {
         let used = self.memory[HEAD]
             .load(Ordering::Relaxed)
@@ -88,8 +90,8 @@ impl<'a> Reader<'a> {
         (used.min(room) * 1_000 / room) as u32
     }
 
-    /// Takes the words of the next entry out into `words` and says how many they are; `None` when
-    /// there is none. Damage means that somebody else wrote into the memory.
+    /// Moves the next entry into `words` and returns its number of words; `None` if the ring is
+    /// empty. Damage means that another program wrote into the memory.
     pub fn pop(&mut self, words: &mut [u64; WORDS_MAX]) -> Option<Result<usize, Damage>> {
         let data = &self.memory[HEADER..];
         let head = self.memory[HEAD].load(Ordering::Acquire);
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_out_in_order_and_a_gap_is_told() {
+    fn entries_keep_their_order_and_a_gap_is_reported() {
         let memory = memory(200);
         let (mut writer, mut reader) = (Writer::new(&memory), Reader::new(&memory));
         for number in 0..150 {
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_beside_a_writer_misses_nothing() {
+    fn a_concurrent_reader_gets_or_counts_every_entry() {
         let memory = memory(300);
         let mut seen = Vec::new();
         std::thread::scope(|scope| {
@@ -159,17 +161,17 @@ mod tests {
                     .for_each(|number| writer.push(&Entry::Ended { pending: number, rescues: 0 }));
             });
             let mut reader = Reader::new(&memory);
-            let mut told = 0;
-            while seen.len() as u64 + told < 20_000 {
+            let mut dropped = 0;
+            while seen.len() as u64 + dropped < 20_000 {
                 for entry in all(&mut reader) {
                     match entry {
                         Entry::Ended { pending, .. } => seen.push(pending),
-                        Entry::Dropped(count) => told += count,
+                        Entry::Dropped(count) => dropped += count,
                         other => panic!("{other:?}"),
                     }
                 }
-                // What is dropped at the very end is told by the counter alone.
-                told = told.max(reader.dropped());
+                // No entry reports what is dropped at the very end; the counter does.
+                dropped = dropped.max(reader.dropped());
             }
         });
         assert!(seen.is_sorted(), "out of order");

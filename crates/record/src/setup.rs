@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a policy is told at its start, as entries, and back.
+//! Converts a policy's setup to entries, and back.
 
 use super::Entry;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use pandemonium_engine::task::{CPUS_MAX, CpuId};
 use pandemonium_engine::topology::{CpuPlace, Topology};
 use pandemonium_engine::{NAMES_MAX, Setup};
 
-/// Tells `setup`, entry by entry. Allocates nothing.
+/// Calls `tell` with each entry of `setup`. Allocates nothing.
 pub fn told_at_start(setup: &Setup, mut tell: impl FnMut(Entry)) {
     tell(Entry::Started { cpus: setup.cpus });
     for cpu in (0..setup.topology.cpus() as i32).filter_map(CpuId::new) {
@@ -18,7 +18,7 @@ pub fn told_at_start(setup: &Setup, mut tell: impl FnMut(Entry)) {
     setup.domain.iter().for_each(|domain| tell(Entry::Preferred(*domain)));
 }
 
-/// Gathers what a policy was told at its start.
+/// Gathers the entries of a policy's setup.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
     setup: Setup,
@@ -26,14 +26,14 @@ pub struct Start {
 }
 
 impl Start {
-    /// A start for so many CPUs; `None` if no machine has as many.
+    /// An empty start for `cpus` CPUs; `None` if that is out of range.
     pub fn of(cpus: u32) -> Option<Start> {
         let sane = (1..=CPUS_MAX).contains(&cpus);
         sane.then(|| Start { setup: Setup { cpus, ..Setup::default() }, places: Vec::new() })
     }
 
-    /// Takes in an entry that belongs to a start. Returns whether it was one: any other, and more
-    /// than there can be, is not.
+    /// Adds an entry of a setup. Returns false for any other entry, and for one that exceeds a
+    /// limit.
     pub fn take(&mut self, entry: &Entry) -> bool {
         match *entry {
             Entry::Place(place) if self.places.len() < CPUS_MAX as usize => {
@@ -50,7 +50,7 @@ impl Start {
         true
     }
 
-    /// What the policy was told.
+    /// The gathered setup.
     pub fn finish(self) -> Setup {
         Setup { topology: Topology::new(self.places), ..self.setup }
     }
@@ -63,7 +63,7 @@ mod tests {
     use pandemonium_engine::topology::{CpuMask, Domain};
 
     #[test]
-    fn what_was_told_comes_back() {
+    fn a_setup_survives_the_round_trip_through_entries() {
         let place = |number| CpuPlace { core: number / 2, l2: number, llc: 1, node: 0 };
         let setup = Setup {
             cpus: 6,
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_machine_has_is_refused() {
+    fn a_setup_beyond_the_limits_is_refused() {
         assert!(Start::of(0).is_none() && Start::of(1025).is_none());
         let mut start = Start::of(1).expect("a machine may have one CPU");
         let place = Entry::Place(CpuPlace::default());

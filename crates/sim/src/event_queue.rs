@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is going to happen, in order of time; at the same time, in order of planning.
+//! The simulator's event queue: by time, and in order of insertion at the same time.
 
 use alloc::collections::BinaryHeap;
 use core::cmp::Ordering;
 
-/// Something planned. The numbers say of whom it tells; a plan whose generation is no longer that
-/// of its owner is out of date and has no effect.
+/// A future event. If its generation differs from that of its task or CPU by then, the event is
+/// out of date and has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// A sleeping task's timer fires.
@@ -16,44 +16,44 @@ pub enum Plan {
         /// Its generation.
         generation: u32,
     },
-    /// Who runs on a CPU has done its work, or is at the tick that ends its slice.
+    /// The running task has finished its step, or reaches the tick that ends its slice.
     Cpu {
-        /// Where.
+        /// The CPU.
         cpu: u32,
         /// Generation of the CPU's occupant.
         generation: u32,
     },
-    /// An interrupt reaches a CPU.
+    /// A kick reaches a CPU.
     Kick {
-        /// Where.
+        /// The CPU.
         cpu: u32,
     },
     /// The fast path's timer of a CPU fires.
-    Patrol {
-        /// Where.
+    WatchTimer {
+        /// The CPU.
         cpu: u32,
     },
-    /// The scheduler process has finished its round.
+    /// The scheduler process begins or ends a round.
     Round,
     /// The backend's timer.
     Heartbeat,
-    /// A task of a group begins.
-    Birth {
-        /// Which group.
+    /// A row of a group starts.
+    StartRow {
+        /// The group.
         group: u32,
-        /// Which row.
+        /// The row.
         row: u32,
     },
-    /// The tasks of a group are ended.
-    Death {
-        /// Which group.
+    /// All tasks of a group end.
+    StopGroup {
+        /// The group.
         group: u32,
     },
-    /// It is time to look whether something goes wrong.
+    /// Draw which faults to inject.
     Fault,
-    /// A stopped scheduler process goes on.
+    /// A stopped scheduler process continues.
     Thaw,
-    /// The scheduler is loaded again after CPUs came or went.
+    /// The scheduler is loaded again after CPU hotplug.
     Reload,
 }
 
@@ -65,7 +65,7 @@ struct Entry {
 }
 
 impl Ord for Entry {
-    /// The heap has its greatest on top, which has to be the earliest.
+    /// Reversed: the heap keeps its greatest entry on top, and the earliest must be there.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))
     }
@@ -77,7 +77,7 @@ impl PartialOrd for Entry {
     }
 }
 
-/// All plans.
+/// All future events.
 #[derive(Default)]
 pub struct EventQueue {
     heap: BinaryHeap<Entry>,
@@ -85,18 +85,18 @@ pub struct EventQueue {
 }
 
 impl EventQueue {
-    /// An empty one with room for so many plans.
+    /// An empty queue with capacity for `plans` events.
     pub fn with_capacity(plans: usize) -> EventQueue {
         EventQueue { heap: BinaryHeap::with_capacity(plans), order: 0 }
     }
 
-    /// Plans something for the time `at`, in nanoseconds.
+    /// Adds an event at the time `at`, in nanoseconds.
     pub fn add(&mut self, at: u64, plan: Plan) {
         self.order += 1;
         self.heap.push(Entry { at, order: self.order, plan });
     }
 
-    /// The next plan, and when it is due, if that is no later than `end`.
+    /// Removes the next event and returns it with its time, unless it is later than `end`.
     pub fn pop_until(&mut self, end: u64) -> Option<(u64, Plan)> {
         if self.heap.peek()?.at > end {
             return None;
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plans_come_in_order_of_time_and_then_of_planning() {
+    fn events_pop_by_time_and_then_by_insertion() {
         let mut event_queue = EventQueue::with_capacity(4);
         event_queue.add(5, Plan::Kick { cpu: 1 });
         event_queue.add(3, Plan::Kick { cpu: 2 });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Measures a run from outside: latencies, throughput, shares, decisions.
+//! An observer that measures a run: latencies, throughput, shares, decisions.
 
 use super::machine::START;
 use super::observer::{Event, Left, Observer, Occupant};
@@ -10,64 +10,64 @@ use pandemonium_engine::durations::Durations;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 
-/// What a group of the workload got.
+/// Results of one group of the workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupResult {
-    /// From wake-up to running.
+    /// Wakeup latency: from the wakeup until the task runs.
     pub wake: Durations,
-    /// Times that its program measures.
+    /// Times that its program measures, from `Step::Begin` to `Step::End`.
     pub measured: Durations,
-    /// Those that were longer than the deadline.
+    /// Measured times longer than the deadline.
     pub missed: u64,
     /// Work done, in nanoseconds of a full-speed CPU.
     pub work: u64,
-    /// Tasks that lived all the time, and the least and most work of one of them.
+    /// Tasks that were alive during all of the measured time.
     pub lived: u64,
-    /// See `lived`.
+    /// The least work that one of these tasks did.
     pub least: u64,
-    /// See `lived`.
+    /// The most work that one of these tasks did.
     pub most: u64,
-    /// Tasks that ended.
+    /// Tasks that exited.
     pub ended: u64,
 }
 
-/// What a run gave.
+/// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Time that was measured.
+    /// Length of the measured time.
     pub window: Span,
     /// CPUs of the machine.
     pub cpus: u32,
-    /// From wake-up to running, by the tier that the task had in the policy's eyes.
+    /// Wakeup latency by tier, as the policy classified the task.
     pub wake: [Durations; 3],
-    /// By group, in the workload's order.
+    /// Results by group, in the workload's order.
     pub groups: Vec<GroupResult>,
     /// Decisions by tier.
     pub decisions: [u64; 3],
-    /// Tasks that the kernel half placed by itself.
+    /// Tasks that the backend dispatched without asking the policy.
     pub direct: u64,
-    /// Tasks put on a CPU.
+    /// Context switches to a task.
     pub switches: u64,
-    /// Tasks that lost their CPU.
+    /// Context switches away from a task that was still runnable.
     pub lost: u64,
-    /// Interrupts sent.
+    /// Kicks sent.
     pub kicks: u64,
-    /// Rounds.
+    /// Rounds of the scheduler process.
     pub rounds: u64,
-    /// Decisions that the port refused, and those that came too late.
+    /// Decisions that the port refused because the ring was full.
     pub refused: u64,
-    /// See `refused`.
+    /// Decisions that the backend dropped because their task was no longer queued.
     pub void: u64,
-    /// Decisions taken for age.
+    /// Tasks that the policy rescued because they had waited too long.
     pub rescues: u64,
     /// CPU time of the scheduler process.
     pub own: Span,
-    /// CPU time that nobody used.
+    /// CPU time spent idle.
     pub idle: Span,
 }
 
 impl Outcome {
-    /// Wake-up latency over all tiers.
+    /// Wakeup latency of all tiers together.
     pub fn wake_all(&self) -> Durations {
         let mut all = Durations::default();
         self.wake.iter().for_each(|tier| all.merge(tier));
@@ -82,29 +82,28 @@ impl Outcome {
     }
 }
 
-/// What is remembered of a task while it lives.
+/// What is known of a task while it is alive.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     woke: Option<Stamp>,
     group: u32,
     work: u64,
-    /// Whether it lived when the measured time began.
+    /// Whether it was alive when the measured time began.
     early: bool,
     alive: bool,
 }
 
-/// Measures, as a observer.
+/// The measuring observer.
 pub struct Measure {
     from: Stamp,
     tasks: Vec<Seen>,
-    /// Since when each CPU has had whom: idle, the scheduler, or a task.
+    /// Each CPU's occupant, and since when.
     cpus: Vec<(Stamp, Occupant)>,
     outcome: Outcome,
-    rescues_before: u64,
 }
 
 impl Measure {
-    /// Begins to measure after the workload's warm-up.
+    /// Measures from the end of the workload's warm-up on.
     pub fn new(workload: &Workload, cpus: u32) -> Measure {
         let groups = alloc::vec![GroupResult::default(); workload.groups.len()];
         Measure {
@@ -112,11 +111,10 @@ impl Measure {
             tasks: Vec::with_capacity(workload.tasks() as usize),
             cpus: alloc::vec![(START, Occupant::Idle); cpus as usize],
             outcome: Outcome { groups, cpus, ..Outcome::default() },
-            rescues_before: 0,
         }
     }
 
-    /// What was measured until `end`.
+    /// The results up to `end`.
     pub fn finish(mut self, end: Stamp) -> Outcome {
         for cpu in 0..self.cpus.len() {
             self.close(cpu, end);
@@ -140,7 +138,7 @@ impl Measure {
         &mut self.tasks[slot]
     }
 
-    /// Books the time for which a CPU was in the same hands.
+    /// Accounts the time since the CPU's last switch to its occupant.
     fn close(&mut self, cpu: usize, now: Stamp) {
         let (since, occupant) = self.cpus[cpu];
         let span = now.since(since.max(self.from));
@@ -208,9 +206,8 @@ impl Observer for Measure {
                 self.outcome.direct += 1;
             }
             Event::Kicked { .. } if measuring => self.outcome.kicks += 1,
-            Event::Loaded(true) => self.rescues_before = self.outcome.rescues,
-            Event::Ended { rescues, .. } => {
-                self.outcome.rescues = self.rescues_before + rescues;
+            Event::Ended { round, .. } => {
+                self.outcome.rescues += u64::from(round.rescues);
                 self.outcome.rounds += u64::from(measuring);
             }
             _ => {}

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What can be seen of a simulated machine from outside: judges, measurements and recordings all
-//! live on these events and on nothing else.
+//! The events that a simulated machine reports. Checkers, measurements and recordings see nothing
+//! else of it.
 
 use super::topology::Mask;
 use pandemonium_engine::Mode;
-use pandemonium_engine::knobs::Knobs;
+use pandemonium_engine::knobs::Values;
 use pandemonium_engine::task::{Arrival, Comm, Dispatch, Pid, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{MachineView, Round};
-use pandemonium_policies::control::regime::Regime;
 
-/// A task, as outsiders know it.
+/// Identifies a task in events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskId {
-    /// Its place in the machine's table. Used again when the task is gone.
+    /// Its slot in the machine's table. Reused after the task has exited.
     pub slot: u32,
-    /// Its pid. May be used again as well.
+    /// Its pid. Reused as well.
     pub pid: Pid,
     /// Its group in the workload.
     pub group: u32,
@@ -27,16 +26,16 @@ pub struct TaskId {
 pub enum Left {
     /// It sleeps.
     Slept,
-    /// Its slice was over, or somebody interrupted it.
+    /// It is still runnable: its slice ended, or it was preempted.
     Lost,
-    /// It ended, or left for another scheduling class.
+    /// It exited, or changed to another scheduling class.
     Gone,
 }
 
-/// Who occupies a CPU.
+/// What occupies a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occupant {
-    /// Nobody.
+    /// The idle task.
     Idle,
     /// The scheduler process.
     Scheduler,
@@ -44,32 +43,32 @@ pub enum Occupant {
     Task(TaskId, Tier),
 }
 
-/// Something that went wrong on purpose.
+/// A kind of fault that the simulator injects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// The ring to the scheduler is full.
     RingFull,
     /// The ring from the scheduler is full: a decision is refused.
     Refusal,
-    /// The scheduler process takes long over a round.
+    /// A round of the scheduler process takes longer than it should.
     LateScheduler,
-    /// The scheduler process stands still for a while.
+    /// The scheduler process is stopped for a while.
     StoppedScheduler,
-    /// A task dies, wherever it is.
+    /// A task dies, in whatever state it is.
     TaskDeath,
-    /// The pid of a task that died is given to a new one at once.
+    /// A task dies, and a new task gets its pid at once.
     PidReuse,
-    /// A task is taken out of the scheduler's hands and queued anew: its old ticket is void.
+    /// A task queued to user space is dequeued and queued again: its old ticket is stale.
     StaleTicket,
     /// The clocks of the CPUs disagree.
     ClockSkew,
-    /// A CPU goes offline, and another time online: the scheduler is loaded anew.
+    /// A CPU goes offline or online: the scheduler is loaded again.
     Hotplug,
-    /// The CPUs that a task may use change.
+    /// A task's affinity mask changes.
     Affinity,
-    /// A task leaves for another scheduling class, and comes back later.
+    /// A task changes to another scheduling class, and returns later.
     ClassChange,
-    /// An interrupt is lost.
+    /// A kick is lost.
     LostKick,
     /// A task's nice value changes.
     Renice,
@@ -93,7 +92,7 @@ impl Fault {
         Fault::Renice,
     ];
 
-    /// What a person calls it.
+    /// Its name in options and output.
     pub const fn name(self) -> &'static str {
         match self {
             Fault::RingFull => "ring-full",
@@ -113,172 +112,171 @@ impl Fault {
     }
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A task was born.
+    /// A task was created.
     Born {
-        /// Who.
+        /// The task.
         task: TaskId,
         /// Its name.
         comm: Comm,
-        /// Its share.
+        /// Its weight.
         weight: u32,
-        /// Where it may run.
+        /// Its affinity mask.
         mask: Mask,
     },
-    /// A task wants a CPU from now on: it woke up, was born, or came back from another class.
+    /// A task became runnable: it woke up, was forked, or returned from another class.
     Woke {
-        /// Who.
+        /// The task.
         task: TaskId,
     },
-    /// The task was queued to the policy, with this ticket.
+    /// The task was queued to user space.
     Queued {
-        /// Who.
+        /// The task.
         task: TaskId,
-        /// Which enqueue of it.
+        /// The ticket: the number of this enqueue.
         ticket: u64,
     },
-    /// The ring to the policy was full: the task went to the shared queue unasked.
+    /// The ring to the policy was full: the backend put the task into the shared queue itself.
     Congested {
-        /// Who.
+        /// The task.
         task: TaskId,
     },
-    /// The kernel half placed the task by itself.
+    /// The backend dispatched the task without asking the policy.
     Direct {
-        /// Who.
+        /// The task.
         task: TaskId,
-        /// Where.
+        /// The CPU.
         cpu: u32,
     },
-    /// A task that waited or ran is taken away from the scheduler: it died, or changed class, or
-    /// it is about to be queued anew.
+    /// A runnable task is dequeued: it died, or changed class, or it is about to be queued again
+    /// because an attribute changed.
     Withdrawn {
-        /// Who.
+        /// The task.
         task: TaskId,
     },
-    /// A task is no more.
+    /// A task is gone.
     Died {
-        /// Who.
+        /// The task.
         task: TaskId,
     },
-    /// Where a task may run has changed.
+    /// A task's affinity mask changed.
     Moved {
-        /// Who.
+        /// The task.
         task: TaskId,
-        /// Where it may run now.
+        /// The new mask.
         mask: Mask,
     },
     /// A round begins.
     Began {
-        /// On which CPU.
+        /// The CPU of the scheduler process.
         cpu: u32,
-        /// What time the scheduler takes it for.
+        /// The time that the scheduler reads from its CPU's clock.
         now: Stamp,
-        /// What it is told of the machine.
+        /// What the policy sees of the machine.
         view: MachineView,
     },
-    /// The policy takes in a task.
+    /// The policy received a task.
     Took(Arrival),
     /// The policy's decision was accepted.
     Sent {
         /// The decision.
         dispatch: Dispatch,
-        /// Where it goes in the end, if to one CPU: the port may name an idle one.
+        /// The target CPU, if there is one: the port may have picked an idle CPU.
         cpu: Option<u32>,
     },
     /// The policy's decision was refused.
     Refused(Dispatch),
-    /// The policy was told that a task is gone.
+    /// The policy was told that a task exited.
     Exited(Pid),
-    /// The policy was given settings.
-    Applied(Knobs),
-    /// A round has decided; its work is done `busy` after it began.
+    /// The policy received settings.
+    Applied(Values),
+    /// A round has decided; it ends `busy` after it began.
     Ended {
-        /// What it did.
+        /// Its result.
         round: Round,
-        /// Whether the policy says that it has room for more.
+        /// Whether the policy reports room for more tasks.
         has_room: bool,
-        /// How long its oldest task has waited, as the policy says.
+        /// The longest wait of a queued task, as the policy reports it.
         oldest_wait: Span,
-        /// Decisions that it has taken for age so far.
-        rescues: u64,
-        /// What the policy thinks is going on.
+        /// The mode that the policy reports.
         mode: Mode,
-        /// What the round costs.
+        /// The CPU time that the round takes.
         busy: Span,
     },
-    /// The adaptive loop has looked at the last second.
+    /// The adaptive loop has evaluated the last second.
     Looked {
-        /// Its verdict on the load.
-        regime: Regime,
-        /// How long CPUs were idle, in per mille.
+        /// The regime that it sees.
+        regime: &'static str,
+        /// Idle time of all CPUs, in per mille.
         idle: Option<u32>,
     },
-    /// The kernel half takes a decision out of the ring and has no use for it.
+    /// The backend dropped a decision: its task is gone, is no longer queued, or the ticket is
+    /// stale.
     Void(Dispatch),
-    /// A CPU is interrupted.
+    /// A CPU is kicked.
     Kicked {
-        /// Which.
+        /// The CPU.
         cpu: u32,
-        /// For whom, if for a wake-up.
+        /// The task for which it is kicked, if there is one.
         wakee: Option<TaskId>,
     },
-    /// A CPU changes hands.
+    /// A CPU switches.
     Switched {
-        /// Which.
+        /// The CPU.
         cpu: u32,
-        /// Who had it.
+        /// The previous occupant.
         from: Occupant,
-        /// Why that ended.
+        /// Why it left the CPU.
         left: Left,
-        /// Who has it now.
+        /// The next occupant.
         to: Occupant,
     },
-    /// CPU time was used for work that counts: nanoseconds of a full-speed CPU.
+    /// A task did work.
     Worked {
-        /// Who.
+        /// The task.
         task: TaskId,
-        /// How much.
+        /// The work in nanoseconds of a full-speed CPU.
         work: u64,
     },
     /// A measured time ended.
     Measured {
-        /// Of which group.
+        /// The group of the task that ended it.
         group: u32,
-        /// How long it was.
+        /// Its length.
         took: Span,
         /// Whether it was longer than the group's deadline.
         missed: bool,
     },
-    /// Something went wrong on purpose.
+    /// A fault was injected.
     Faulted {
-        /// What.
+        /// The kind of fault.
         fault: Fault,
-        /// With whom, if with a task.
+        /// The affected task, if there is one.
         task: Option<TaskId>,
     },
-    /// A CPU is online from now on, or not.
+    /// A CPU went online or offline.
     Online {
-        /// Which.
+        /// The CPU.
         cpu: u32,
         /// Whether it is online.
         online: bool,
     },
     /// The scheduler was unloaded (`false`) or is loaded again (`true`).
     Loaded(bool),
-    /// Nothing goes wrong on purpose any more.
+    /// From now on no faults are injected.
     Calm,
-    /// The kernel's watchdog finds a task that has waited for too long, and would end us.
+    /// The kernel's watchdog found a task that waits too long: it would eject the scheduler.
     Watchdog {
-        /// Who.
+        /// The task.
         task: TaskId,
     },
 }
 
-/// Watches a machine.
+/// Receives the events of a machine.
 pub trait Observer {
-    /// Something happened.
+    /// Called for every event, at its simulated time.
     fn saw(&mut self, now: Stamp, event: &Event);
 }
 

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The only source of chance: a number and what follows from it.
+//! The only source of randomness: a generator that repeats its numbers for the same seed.
 
-/// A generator whose whole state is one word, so that every task can have its own and behave the
-/// same under every policy.
+/// A generator with one word of state. Each task has its own, so that it behaves the same under
+/// every policy.
 ///
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Random(u64);
 
-/// What [`Random::chance`] counts in: parts of a million.
+/// The probability 1 of [`Random::chance`], in parts of a million.
 pub const CERTAIN: u32 = 1_000_000;
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Random {
-    /// The sequence of `seed`.
+    /// A generator for `seed`.
     pub const fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// A sequence for the `index`th of many that share a seed.
+    /// A generator for the `index`th of many users of one seed.
     pub const fn derive(seed: u64, index: u64) -> Random {
         Random(mix(seed ^ mix(index.wrapping_add(1).wrapping_mul(GOLDEN))))
     }
@@ -31,7 +31,7 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `bound`, which is above zero. The bias is below `bound / 2^64`.
+    /// A number below `bound`, which must not be zero. The bias is below `bound / 2^64`.
     pub const fn below(&mut self, bound: u64) -> u64 {
         ((self.bits() as u128 * bound as u128) >> 64) as u64
     }
@@ -45,7 +45,7 @@ impl Random {
         if width == u64::MAX { self.bits() } else { low + self.below(width + 1) }
     }
 
-    /// Whether something happens that does so in `ppm` of a million cases.
+    /// Returns true with a probability of `ppm` in a million.
     pub const fn chance(&mut self, ppm: u32) -> bool {
         self.below(CERTAIN as u64) < ppm as u64
     }
@@ -63,14 +63,14 @@ mod tests {
 
     /// The reference implementation's first numbers for seed 0.
     #[test]
-    fn the_sequence_is_the_published_one() {
+    fn the_sequence_matches_the_reference_implementation() {
         let mut random = Random::new(0);
         let expected = [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4, 0x06C4_5D18_8009_454F];
         assert_eq!([random.bits(), random.bits(), random.bits()], expected);
     }
 
     #[test]
-    fn ranges_are_kept_and_reached() {
+    fn ranges_are_respected_and_their_ends_reached() {
         let mut random = Random::new(7);
         let mut seen = [false; 4];
         for _ in 0..200 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Runs drawn from a seed: the machine, the workload, and what goes wrong. In the first part of a
-//! run things go wrong and nothing bad may come of it; in the second nothing does and everybody
-//! has to be served.
+//! Runs drawn from a seed: the machine, the workload, and the faults. The first phase of a run, the
+//! storm, injects faults, and no checker may find a violation (safety). The second phase injects
+//! none, and every task must be served in time (liveness).
 
-use super::judge::{Demands, Judge};
+use super::checkers::{Demands, Judge};
 use super::machine::{FaultPlan, Setup};
 use super::observer::Fault;
 use super::random::Random;
@@ -13,27 +13,28 @@ use super::trial::Trial;
 use super::workload::{Draw, Group, Place, Step, Workload};
 use alloc::string::String;
 use alloc::vec::Vec;
-use pandemonium_engine::knobs::{KeySet, Knobs};
+use pandemonium_engine::PolicyInfo;
+use pandemonium_engine::knobs::KeySet;
 use pandemonium_engine::time::Span;
 
-/// How long the second part is: longer than anybody may wait in it.
+/// Length of the second phase: longer than any task may wait in it.
 const CALM: Span = Span::from_millis(2_500);
 
-/// What is left out of a drawn run, to find out what it takes to fail.
+/// The parts to leave out of a drawn run, to find the smallest run that still fails.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cuts {
-    /// Faults that do not happen.
+    /// Faults that are not injected.
     pub faults: Vec<Fault>,
-    /// Groups that do not take part, by number.
+    /// Groups that are left out, by number.
     pub groups: Vec<usize>,
-    /// How many CPUs at most.
+    /// The most CPUs.
     pub cpus: Option<u32>,
-    /// How long things go wrong at most.
+    /// The longest storm.
     pub storm: Option<Span>,
 }
 
-/// Draws the run of a seed, less the cuts.
-pub fn draw(seed: u64, cuts: &Cuts) -> Trial {
+/// Draws the run of a seed, without the cut parts.
+pub fn draw(seed: u64, cuts: &Cuts, policy: PolicyInfo) -> Trial {
     let mut random = Random::derive(seed, 0x5377_6172);
     let shape = shape(&mut random, cuts.cpus);
     let storm = Span::from_millis(random.between(100, 600));
@@ -59,12 +60,13 @@ pub fn draw(seed: u64, cuts: &Cuts) -> Trial {
     setup.tells_exits = random.chance(700_000);
     setup.costs.tick_spread = Span::from_micros(random.between(1, 60));
     setup.costs.reload = Span::from_millis(random.between(1, 60));
-    let knobs = Knobs::default();
-    let demands = Demands::stated(&setup, &knobs);
-    Trial { workload, setup, knobs, pinned: KeySet::EMPTY, storm: Some(storm), demands }
+    let values = policy.knobs.defaults();
+    let demands = Demands::stated(&setup, &policy, &values);
+    let pinned = KeySet::none(policy.knobs);
+    Trial { workload, setup, policy, values, pinned, storm: Some(storm), demands }
 }
 
-/// Small machines mostly: they are quick, and full sooner.
+/// Draws mostly small machines: they run faster, and a few tasks overload them.
 fn shape(random: &mut Random, at_most: Option<u32>) -> Shape {
     let cpus = match random.below(10) {
         0..4 => random.between(1, 2),
@@ -91,7 +93,7 @@ fn shape(random: &mut Random, at_most: Option<u32>) -> Shape {
 fn faults(random: &mut Random) -> FaultPlan {
     let mut plan = FaultPlan::NONE;
     for fault in Fault::ALL {
-        // Each run knows some faults and not others: together they would hide each other.
+        // Each run injects only some kinds of faults: all together, they would hide each other.
         let likely = match fault {
             Fault::Hotplug => 5_000,
             Fault::StoppedScheduler => 20_000,
@@ -184,16 +186,19 @@ fn chain(random: &mut Random) -> Group {
     chain
 }
 
-/// Looks for a smaller run of the seed that fails before the same judge. `fails` runs one.
+/// Finds a smaller run of the seed in which the same checker still finds a violation. `fails`
+/// runs one and returns the checker.
 pub fn shrink(
     seed: u64,
+    policy: PolicyInfo,
     judge: Judge,
     mut cuts: Cuts,
     mut fails: impl FnMut(&Trial) -> Option<Judge>,
 ) -> Cuts {
     loop {
-        let smaller = smaller(seed, &cuts);
-        let found = smaller.into_iter().find(|cuts| fails(&draw(seed, cuts)) == Some(judge));
+        let smaller = smaller(seed, policy, &cuts);
+        let found =
+            smaller.into_iter().find(|cuts| fails(&draw(seed, cuts, policy)) == Some(judge));
         match found {
             Some(found) => cuts = found,
             None => return cuts,
@@ -201,9 +206,9 @@ pub fn shrink(
     }
 }
 
-/// Every way to leave out one thing more.
-fn smaller(seed: u64, cuts: &Cuts) -> Vec<Cuts> {
-    let trial = draw(seed, cuts);
+/// All ways to leave out one more part.
+fn smaller(seed: u64, policy: PolicyInfo, cuts: &Cuts) -> Vec<Cuts> {
+    let trial = draw(seed, cuts, policy);
     let mut all = Vec::new();
     for fault in Fault::ALL {
         if trial.setup.faults.of(fault) > 0 {
@@ -212,9 +217,10 @@ fn smaller(seed: u64, cuts: &Cuts) -> Vec<Cuts> {
             all.push(cuts);
         }
     }
-    let everybody = draw(seed, &Cuts { groups: Vec::new(), ..cuts.clone() }).workload.groups.len();
+    let all_groups =
+        draw(seed, &Cuts { groups: Vec::new(), ..cuts.clone() }, policy).workload.groups.len();
     if trial.workload.groups.len() > 1 {
-        for number in (0..everybody).filter(|number| !cuts.groups.contains(number)) {
+        for number in (0..all_groups).filter(|number| !cuts.groups.contains(number)) {
             let mut cuts = cuts.clone();
             cuts.groups.push(number);
             all.push(cuts);

@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Which CPUs a machine has, what they share, and sets of them.
+//! The CPUs of a simulated machine, what they share, and sets of CPUs.
 
 use alloc::vec::Vec;
 use pandemonium_engine::facts::CpuSet;
 use pandemonium_engine::task::CPUS_MAX;
 
-/// Speed of an ordinary CPU: work of so many nanoseconds takes as many.
+/// Speed of an ordinary CPU: on it, a nanosecond of work takes a nanosecond.
 pub const FULL_SPEED: u64 = 1024;
 
-/// The shape of a machine, as a person describes it. CPUs that share something are neighbours.
+/// The topology of a machine. CPUs that share something have adjacent numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// CPUs, 1 to [`CPUS_MAX`].
+    /// Number of CPUs, 1 to [`CPUS_MAX`].
     pub cpus: u32,
-    /// Threads of a core.
+    /// Threads per core.
     pub smt: u32,
-    /// CPUs that share a second-level cache.
+    /// CPUs per second-level cache.
     pub l2: u32,
-    /// CPUs that share a last-level cache.
+    /// CPUs per last-level cache.
     pub l3: u32,
-    /// CPUs of a memory node.
+    /// CPUs per NUMA node.
     pub node: u32,
-    /// How many of the CPUs, from the first on, are fast; the others have `slow_speed`.
+    /// Number of fast CPUs, which come first; the others have `slow_speed`.
     pub fast: u32,
-    /// Speed of the slow ones, of [`FULL_SPEED`].
+    /// Speed of the slow CPUs, relative to [`FULL_SPEED`].
     pub slow_speed: u32,
 }
 
 impl Shape {
-    /// A plain machine: nothing but CPUs that share one cache and one memory.
+    /// A plain machine: all CPUs share one cache and one NUMA node.
     pub const fn flat(cpus: u32) -> Shape {
         let cpus = if cpus == 0 { 1 } else { cpus };
         Shape { cpus, smt: 1, l2: 1, l3: cpus, node: cpus, fast: cpus, slow_speed: 1024 }
     }
 
-    /// The same shape, in range and without contradiction: what is inside is no larger than what
-    /// is around it.
+    /// The same shape with every value in range, and with no domain larger than the one that
+    /// contains it.
     pub fn sane(self) -> Shape {
         let cpus = self.cpus.clamp(1, CPUS_MAX);
         let smt = self.smt.clamp(1, 8);
@@ -63,34 +63,34 @@ impl Shape {
         a / self.l3 == b / self.l3
     }
 
-    /// Whether both are near the same memory.
+    /// Whether both belong to the same NUMA node.
     pub const fn share_node(&self, a: u32, b: u32) -> bool {
         a / self.node == b / self.node
     }
 
-    /// Speed of a CPU whose core it has for itself.
+    /// Speed of a CPU while its siblings are idle.
     pub const fn speed(&self, cpu: u32) -> u64 {
         if cpu < self.fast { FULL_SPEED } else { self.slow_speed as u64 }
     }
 
-    /// The threads of the core of `cpu`, itself among them.
+    /// All threads of the core of `cpu`, including itself.
     pub fn core_of(&self, cpu: u32) -> core::ops::Range<u32> {
         let first = cpu - cpu % self.smt;
         first..(first + self.smt).min(self.cpus)
     }
 }
 
-/// CPUs that a task may use.
+/// An affinity mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mask {
-    /// From the first to before the last.
+    /// From the first number up to, but not including, the second.
     Range(u16, u16),
     /// Some of the first 64.
     Bits(u64),
 }
 
 impl Mask {
-    /// All CPUs of a machine with so many.
+    /// All CPUs of a machine with `cpus` CPUs.
     pub const fn all(cpus: u32) -> Mask {
         Mask::Range(0, cpus as u16)
     }
@@ -100,7 +100,7 @@ impl Mask {
         Mask::Range(cpu as u16, cpu as u16 + 1)
     }
 
-    /// Whether `cpu` is among them.
+    /// Whether `cpu` is in the mask.
     pub const fn holds(self, cpu: u32) -> bool {
         match self {
             Mask::Range(first, end) => first as u32 <= cpu && cpu < end as u32,
@@ -108,7 +108,7 @@ impl Mask {
         }
     }
 
-    /// How many they are.
+    /// Number of CPUs in the mask.
     pub const fn count(self) -> u32 {
         match self {
             Mask::Range(first, end) => end.saturating_sub(first) as u32,
@@ -116,7 +116,7 @@ impl Mask {
         }
     }
 
-    /// The first of them.
+    /// The lowest CPU in the mask.
     pub const fn first(self) -> Option<u32> {
         match self {
             Mask::Range(first, end) if first < end => Some(first as u32),
@@ -125,7 +125,7 @@ impl Mask {
         }
     }
 
-    /// Those of the first 64, as the fast path tells them.
+    /// The mask's part within the first 64 CPUs, as the fast path reports it.
     pub const fn first_64(self) -> CpuSet {
         match self {
             Mask::Bits(bits) => CpuSet(bits),
@@ -138,41 +138,41 @@ const fn ones_below(bit: u16) -> u64 {
     if bit >= 64 { u64::MAX } else { (1 << bit) - 1 }
 }
 
-/// A set of CPUs that changes all the time.
+/// A mutable set of CPUs.
 #[derive(Clone, Debug)]
 pub struct Cpus {
     words: Vec<u64>,
 }
 
 impl Cpus {
-    /// None of so many.
+    /// An empty set for a machine with `cpus` CPUs.
     pub fn none(cpus: u32) -> Cpus {
         Cpus { words: alloc::vec![0; cpus.div_ceil(64) as usize] }
     }
 
-    /// Adds one.
+    /// Adds a CPU.
     pub fn insert(&mut self, cpu: u32) {
         self.words[cpu as usize / 64] |= 1 << (cpu % 64);
     }
 
-    /// Takes one out, and says whether it was there.
+    /// Removes a CPU; returns whether it was in the set.
     pub fn remove(&mut self, cpu: u32) -> bool {
         let had = self.holds(cpu);
         self.words[cpu as usize / 64] &= !(1 << (cpu % 64));
         had
     }
 
-    /// Whether it is there.
+    /// Whether `cpu` is in the set.
     pub fn holds(&self, cpu: u32) -> bool {
         self.words[cpu as usize / 64] >> (cpu % 64) & 1 == 1
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// All of them, in order.
+    /// All CPUs of the set, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.words.iter().enumerate().flat_map(|(index, &word)| {
             let mut left = word;
@@ -184,7 +184,7 @@ impl Cpus {
         })
     }
 
-    /// The first that `fits`, beginning the search at `near` and going around.
+    /// The first CPU that `fits`; the search starts at `near` and wraps around.
     pub fn find(&self, near: u32, fits: impl Fn(u32) -> bool) -> Option<u32> {
         let ahead = self.iter().filter(|&cpu| cpu >= near).find(|&cpu| fits(cpu));
         ahead.or_else(|| self.iter().take_while(|&cpu| cpu < near).find(|&cpu| fits(cpu)))
@@ -198,7 +198,7 @@ mod tests {
     use std::vec::Vec;
 
     #[test]
-    fn masks_agree_on_what_they_hold() {
+    fn every_view_of_a_mask_holds_the_same_cpus() {
         for mask in [Mask::all(8), Mask::only(3), Mask::Bits(0b1011_0000), Mask::Range(60, 130)] {
             let held: Vec<u32> = (0..200).filter(|&cpu| mask.holds(cpu)).collect();
             assert_eq!(held.len() as u32, mask.count());
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_finds_around_the_corner() {
+    fn a_search_in_a_set_wraps_around() {
         let mut set = Cpus::none(130);
         [3, 70, 129].into_iter().for_each(|cpu| set.insert(cpu));
         assert_eq!(set.iter().collect::<Vec<_>>(), [3, 70, 129]);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_without_sense_is_brought_into_range() {
+    fn an_impossible_shape_is_clamped_into_range() {
         let odd = Shape { cpus: 0, smt: 0, l2: 0, l3: 0, node: 0, fast: 9, slow_speed: 0 };
         assert_eq!(odd.sane(), Shape { slow_speed: 64, ..Shape::flat(1) });
         let shape = Shape { smt: 2, l2: 2, l3: 4, node: 8, ..Shape::flat(16) }.sane();

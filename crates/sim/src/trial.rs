@@ -1,77 +1,87 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One judged and measured run of a policy.
+//! One run of a policy, with checkers and measurements.
 
-use super::judge::{Checkers, Demands, Violation};
+use super::checkers::{Checkers, Demands, Violation};
 use super::machine::{KernelCounters, Machine, START, Setup};
 use super::measure::{Measure, Outcome};
 use super::observer::{Event, Observer};
-use super::pulse::Pulse;
+use super::sampler::Sampler;
 use super::topology::Shape;
 use super::workload::Workload;
+use alloc::boxed::Box;
 use core::cell::Cell;
-use pandemonium_engine::Policy;
-use pandemonium_engine::knobs::{KeySet, Knobs};
+use pandemonium_engine::adapting::{Adapting, INTERVAL};
+use pandemonium_engine::knobs::{KeySet, Values};
 use pandemonium_engine::time::Span;
 use pandemonium_engine::topology::{CpuPlace, Topology};
-use pandemonium_policies::control::{Controller, INTERVAL};
-use pandemonium_policies::{self, LIGHT_WAIT, Scaling};
+use pandemonium_engine::{Policy, PolicyInfo};
 
-/// How long a CPU may idle beside a task that waits for it, and how much longer a task may wait for
-/// that. It should be some microseconds, and mostly is; docs/simulator.md, "What it found", says
-/// why it can be this long.
+/// How long a CPU may idle while a task waits that may use it, and how much longer that task may
+/// wait. Such a wait should last microseconds, and mostly does; docs/simulator.md, "What it found",
+/// says why it can be this long.
 const IDLE_BESIDE: Span = Span::from_millis(1_000);
 
-/// Everything that decides how a run goes, but for the policy.
+/// The kernel's watchdog timeout: the bound on waits under a policy that guarantees none.
+const WATCHDOG: Span = Span::from_millis(5_000);
+
+/// Everything that determines a run.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// What runs.
+    /// The workload.
     pub workload: Workload,
-    /// On which machine.
+    /// The machine.
     pub setup: Setup,
-    /// With which settings at the start.
-    pub knobs: Knobs,
-    /// Those of them that the adaptive loop leaves alone. It does not run at all if the settings
-    /// say so.
+    /// The policy.
+    pub policy: PolicyInfo,
+    /// The values of its knobs at the start.
+    pub values: Values,
+    /// The knobs that the adaptive loop must not change.
     pub pinned: KeySet,
-    /// Until when things go wrong on purpose, if they do.
+    /// Until when faults are injected, if they are.
     pub storm: Option<Span>,
-    /// What the judges demand.
+    /// The bounds that the checkers apply.
     pub demands: Demands,
 }
 
-/// What came of it.
+/// The result of a trial.
 #[derive(Debug)]
 pub struct Tried {
-    /// What was measured.
+    /// The measurements.
     pub outcome: Outcome,
-    /// What the judges say.
+    /// The first violation that the checkers found, if any.
     pub verdict: Result<(), Violation>,
-    /// What the kernel half counted.
+    /// The counters of the backend and the fast path.
     pub counters: KernelCounters,
 }
 
 impl Trial {
-    /// Runs `make`'s policy, and shows `extra` what happens.
-    pub fn run<Q: Policy>(&self, extra: &mut dyn Observer, make: impl Fn() -> Q) -> Tried {
+    /// Runs the policy, and reports the events to `extra` too.
+    pub fn run(&self, extra: &mut dyn Observer) -> Tried {
+        let setup = self.policy_setup();
+        self.run_with(extra, || (self.policy.build)(&setup))
+    }
+
+    /// Runs the policies that `make` returns in the place of the trial's own.
+    pub fn run_with<Q: Policy>(&self, extra: &mut dyn Observer, make: impl Fn() -> Q) -> Tried {
         let (cpus, end) = (self.setup.shape.cpus, self.workload.duration);
-        let control = Controller::new(cpus, self.knobs, self.pinned);
-        // A scheduler that is loaded anew begins with the newest settings.
-        let knobs = Cell::new(*control.knobs());
+        let control = (self.policy.adapting)(cpus, self.values, self.pinned);
+        // A scheduler that is loaded again starts with the newest values.
+        let values = Cell::new(control.values());
         let mut make = || {
             let mut policy = make();
-            policy.apply(&knobs.get());
+            policy.tune(&values.get());
             policy
         };
         let checkers = Checkers::new(cpus, self.demands, self.storm.is_some());
-        let measured = (Measure::new(&self.workload, cpus), Pulse::new(cpus));
+        let measured = (Measure::new(&self.workload, cpus), Sampler::new(cpus));
         let observer = (measured, checkers, extra);
         let mut machine = Machine::new(self.setup.clone(), self.workload.clone(), observer);
         let mut policy = make();
-        machine.tune(&knobs.get());
-        machine.observer().saw(START, &Event::Applied(knobs.get()));
-        let mut adaptive = Adaptive { control, next: INTERVAL, knobs: &knobs };
-        // A stop books what was done so far, so that none of it counts as measured.
+        machine.obey(&policy.kernel_rules(START));
+        machine.observer().saw(START, &Event::Applied(values.get()));
+        let mut adaptive = Adaptive { control, next: INTERVAL, values: &values };
+        // Stopping at the warm-up's end accounts the work so far, so that none of it is measured.
         adaptive.run(&mut machine, self.workload.warmup, &mut policy, &mut make);
         if let Some(storm) = self.storm {
             adaptive.run(&mut machine, storm, &mut policy, &mut make);
@@ -79,12 +89,12 @@ impl Trial {
         }
         adaptive.run(&mut machine, end, &mut policy, &mut make);
         let counters = *machine.counters();
-        let ((measure, _), checkers, _) = machine.into_witness();
+        let ((measure, _), checkers, _) = machine.into_observer();
         let end = START + end;
         Tried { outcome: measure.finish(end), verdict: checkers.finish(end), counters }
     }
 
-    /// What a policy is told at its start.
+    /// The setup that a policy gets at its start.
     pub fn policy_setup(&self) -> pandemonium_engine::Setup {
         let shape = &self.setup.shape;
         pandemonium_engine::Setup {
@@ -94,17 +104,18 @@ impl Trial {
     }
 }
 
-/// The adaptive loop, which the driver runs once a second beside the scheduler.
+/// The adaptive loop, which the driver runs once a second.
 struct Adaptive<'a> {
-    control: Controller,
-    /// When it looks next.
+    control: Box<dyn Adapting>,
+    /// When it runs next.
     next: Span,
     /// The newest settings.
-    knobs: &'a Cell<Knobs>,
+    values: &'a Cell<Values>,
 }
 
-/// Who watches a trial: measurements and the facts for the loop, judges, and who else wants to.
-type Watched<'w> = ((Measure, Pulse), Checkers, &'w mut dyn Observer);
+/// The observers of a trial: measurements, the adaptive loop's sampler, the checkers, and the
+/// caller's observer.
+type Watched<'w> = ((Measure, Sampler), Checkers, &'w mut dyn Observer);
 
 impl Adaptive<'_> {
     /// Runs the machine until `end` after its start.
@@ -119,13 +130,14 @@ impl Adaptive<'_> {
             machine.run(self.next, policy, renew);
             let now = START + self.next;
             let sample = machine.observer().0.1.take(now);
-            if let Some(knobs) = self.control.step(now, &sample) {
-                policy.apply(&knobs);
-                machine.tune(&knobs);
-                self.knobs.set(knobs);
-                machine.observer().saw(now, &Event::Applied(knobs));
+            if self.control.step(now, &sample) {
+                let values = self.control.values();
+                policy.tune(&values);
+                machine.obey(&policy.kernel_rules(now));
+                self.values.set(values);
+                machine.observer().saw(now, &Event::Applied(values));
             }
-            let regime = self.control.regime();
+            let regime = self.control.report().regime;
             machine.observer().saw(now, &Event::Looked { regime, idle: sample.idle });
             self.next += INTERVAL;
         }
@@ -134,17 +146,14 @@ impl Adaptive<'_> {
 }
 
 impl Demands {
-    /// The bounds that Pandemonium states. A rescue comes at the latest when two starvation limits
-    /// have passed and everybody who came before has had a slice, which ends at a tick; while
-    /// somebody looks for work. Beside heavy tasks the turn of others comes later by up to
-    /// [`LIGHT_WAIT`], and a light task is rescued as much later again.
-    pub fn stated(setup: &Setup, knobs: &Knobs) -> Demands {
-        let scaling = Scaling::new(setup.shape.cpus);
-        let tick = setup.costs.tick;
-        // The adaptive loop may give a Batch task a quarter more (`control::tune`).
-        let slice = knobs.batch_slice.scale(5, 4).max(knobs.slice) + tick.scale(2, 1);
+    /// The bounds that the policy guarantees, and what the machine adds: every task before it has a
+    /// slice, a slice ends at a tick, and a CPU may idle for `IDLE_BESIDE` before it looks for
+    /// work.
+    pub fn stated(setup: &Setup, policy: &PolicyInfo, values: &Values) -> Demands {
+        let bounds = (policy.bounds)(setup.shape.cpus, values);
+        let slice = bounds.slice + setup.costs.tick.scale(2, 1);
         Demands {
-            wait: scaling.starvation.scale(2, 1) + LIGHT_WAIT.scale(2, 1) + slice + IDLE_BESIDE,
+            wait: bounds.wait.map_or(WATCHDOG, |wait| wait + slice + IDLE_BESIDE),
             wait_each: slice,
             storm: Span::from_millis(1_000),
             idle: IDLE_BESIDE,
@@ -152,9 +161,9 @@ impl Demands {
         }
     }
 
-    /// What the kernel demands of every policy: nobody waits for 5 s.
+    /// The kernel's bound for every policy: its watchdog allows a task to wait for 5 s.
     pub fn of_the_kernel(self) -> Demands {
-        Demands { wait: Span::from_millis(5_000), ..self }
+        Demands { wait: WATCHDOG, ..self }
     }
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the tasks of a simulated machine do, as data: groups of tasks that run the same program.
+//! A workload as data: groups of tasks that run the same program.
 //!
-//! The types here are what the machine runs. What a person writes are files, which the lab reads
-//! and turns into these.
+//! The lab reads workload files and turns them into these types.
 
 use super::random::Random;
 use super::topology::Mask;
@@ -12,101 +11,102 @@ use alloc::vec::Vec;
 use pandemonium_engine::task::Comm;
 use pandemonium_engine::time::Span;
 
-/// A length of time, drawn anew each time: uniform from `low` to `high`.
+/// A random duration: each draw is uniform from `low` to `high`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Draw {
-    /// The shortest.
+    /// The shortest duration.
     pub low: Span,
-    /// The longest.
+    /// The longest duration.
     pub high: Span,
 }
 
 impl Draw {
-    /// Always the same.
+    /// A constant duration.
     pub const fn fixed(span: Span) -> Draw {
         Draw { low: span, high: span }
     }
 
-    /// From `low` to `high`.
+    /// Uniform from `low` to `high`.
     pub const fn between(low: Span, high: Span) -> Draw {
         Draw { low, high }
     }
 
-    /// One of them, in nanoseconds.
+    /// Draws a duration, in nanoseconds.
     pub const fn draw(self, random: &mut Random) -> u64 {
         random.between(self.low.as_nanos(), self.high.as_nanos())
     }
 }
 
-/// What a task does next. At the end of its program it begins again.
+/// One step of a task's program. After its last step a program starts over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Uses the CPU.
     Work(Draw),
     /// Sleeps on a timer.
     Sleep(Draw),
-    /// Sleeps until the next multiple of the group's period; if that is past already, goes on.
+    /// Sleeps until the next multiple of the group's period; continues if that is past already.
     Period,
-    /// Sleeps until another task wakes it; goes on at once if one has done so already.
+    /// Blocks until another task wakes it; continues at once if a wakeup is pending.
     Wait,
-    /// Wakes the task so many places further in the group's row (or back, if negative).
+    /// Wakes another task of its row.
     Wake {
-        /// How many places further.
+        /// Its distance in places; negative for an earlier place.
         offset: i16,
-        /// Whether the waker says that it is about to sleep.
+        /// Whether this is a synchronous wakeup (`WF_SYNC`): the waker is about to sleep.
         sync: bool,
     },
-    /// A time that is measured begins here, for the whole row of tasks.
+    /// Starts a measured time, for the whole row of tasks.
     Begin,
-    /// The measured time ends here.
+    /// Ends the measured time.
     End,
-    /// A task of the next group is born, if that has not as many already. A measured time that the
-    /// parent began ends with the child's [`Step::End`].
+    /// Forks a task of the next group, unless that group has all its tasks. The child's
+    /// [`Step::End`] ends a measured time that the parent started.
     Fork,
-    /// The task ends. If its group keeps its number, another begins.
+    /// Exits. If its group has [`Group::again`] set, a new task replaces it.
     Exit,
 }
 
 /// Tasks that run the same program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// The name of each.
+    /// The name of each task.
     pub comm: Comm,
-    /// How many rows there are.
+    /// Number of rows.
     pub rows: u32,
-    /// How many tasks make a row; each may have a program of its own, and they wake each other.
+    /// Tasks per row. The tasks of a row may run different programs and wake each other.
     pub row: u32,
-    /// The program of each place in a row; the last one serves all further places.
+    /// The program of each place in a row; further places run the last program.
     pub programs: Vec<Vec<Step>>,
     /// Nice value, -20 to 19.
     pub nice: i8,
-    /// Where they may run.
+    /// The CPUs on which its tasks may run.
     pub place: Place,
-    /// What [`Step::Period`] counts in.
+    /// The period of [`Step::Period`].
     pub period: Span,
-    /// A measured time that is longer, or a start later than this after its period, is a miss.
+    /// A measured time longer than this is a miss. With a deadline, [`Step::Period`] skips the
+    /// periods that have already begun.
     pub deadline: Option<Span>,
-    /// When they begin, after the start of the run.
+    /// When the tasks start, from the start of the run.
     pub start: Span,
-    /// When they are ended, after the start of the run.
+    /// When the tasks end, from the start of the run.
     pub stop: Option<Span>,
-    /// How far apart the tasks of the group begin.
+    /// Time between the starts of two rows.
     pub spread: Span,
-    /// Whether tasks of the group before this one fork them; else they begin by themselves. Such a
-    /// task tells its parent when it ends, who may [wait](Step::Wait) for that.
+    /// Whether tasks of the preceding group fork these tasks; otherwise they start on their own.
+    /// The exit of a forked task wakes its parent, which may [wait](Step::Wait) for it.
     pub forked: bool,
-    /// Whether another task is born in place of one that ends.
+    /// Whether a new task replaces one that exits.
     pub again: bool,
-    /// Whether they belong to the class that runs only when nobody else wants to.
+    /// Whether the tasks are `SCHED_IDLE`.
     pub idle_class: bool,
-    /// Whether they are kernel threads.
+    /// Whether the tasks are kernel threads.
     pub kthread: bool,
-    /// Whether they take part in what is measured as the workload's throughput.
+    /// Whether their work counts for the workload's throughput.
     pub counts: bool,
 }
 
 impl Group {
-    /// So many tasks that run `program`.
+    /// A group of `rows` tasks that run `program`.
     pub fn new(name: &str, rows: u32, program: Vec<Step>) -> Group {
         Group {
             comm: Comm::from_text(name),
@@ -128,17 +128,17 @@ impl Group {
         }
     }
 
-    /// Tasks that only use the CPU.
+    /// CPU hogs, which never sleep.
     pub fn hogs(name: &str, count: u32) -> Group {
         Group::new(name, count, alloc::vec![Step::Work(Draw::fixed(Span::from_millis(1_000)))])
     }
 
-    /// Tasks that sleep and work a little.
+    /// Tasks that sleep and work in turn.
     pub fn sleepers(name: &str, count: u32, sleep: Draw, work: Draw) -> Group {
         Group::new(name, count, alloc::vec![Step::Sleep(sleep), Step::Work(work)])
     }
 
-    /// Tasks of the group.
+    /// Number of tasks in the group.
     pub fn tasks(&self) -> u32 {
         self.rows.saturating_mul(self.row)
     }
@@ -149,47 +149,47 @@ impl Group {
         self.programs.get((place as usize).min(last)).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether its tasks depend on each other.
+    /// Whether its tasks depend on each other's wakeups.
     pub fn is_linked(&self) -> bool {
         self.row > 1
     }
 }
 
-/// Where the tasks of a group may run.
+/// The CPUs on which the tasks of a group may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Everywhere.
+    /// All CPUs.
     Anywhere,
-    /// Only there.
+    /// The CPUs of the mask.
     Within(Mask),
-    /// Each on one CPU: the first on the first, the second on the second, and around.
+    /// One CPU per task: the first task on CPU 0, the second on CPU 1, and so on, wrapping around.
     OneEach,
 }
 
-/// A run: who takes part, and for how long.
+/// The tasks of a run, and its duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it is for, in a sentence.
+    /// Its purpose, in a sentence.
     pub about: String,
-    /// Simulated time.
+    /// Simulated time from start to end.
     pub duration: Span,
-    /// Time at the start that is not measured.
+    /// Time at the start that the measurements leave out.
     pub warmup: Span,
-    /// Who takes part.
+    /// Its groups of tasks.
     pub groups: Vec<Group>,
 }
 
 impl Workload {
-    /// Most tasks that can live at the same time.
+    /// The most tasks that can be alive at the same time.
     pub fn tasks(&self) -> u32 {
         self.groups.iter().map(Group::tasks).fold(0, u32::saturating_add)
     }
 }
 
 /// The weight of a nice value, as sched_ext derives it from the kernel's `sched_prio_to_weight`:
-/// `weight * 100 / 1024`, rounded.
+/// `weight * 100 / 1024`, rounded (`sched_weight_to_cgroup()`).
 pub const fn weight_of_nice(nice: i8) -> u32 {
     const KERNEL: [u32; 40] = [
         88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100,
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_are_those_of_the_kernel() {
+    fn weights_match_the_kernel() {
         assert_eq!(weight_of_nice(0), 100);
         assert_eq!(weight_of_nice(-20), 8668);
         assert_eq!(weight_of_nice(19), 1);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_program_serves_all_further_places() {
+    fn further_places_run_the_last_program() {
         let mut group = Group::hogs("x", 2);
         group.row = 3;
         group.programs.push(alloc::vec![Step::Wait]);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The brain in the memory that it has in production: one arena of 64 MiB, cut into leaves of 64
-//! bytes by a buddy allocator, and nothing else. The core's own allocator is exactly that, behind
-//! one lock, so a round must not ask it for anything.
+//! Tests the policies in the memory that they have in production: an arena of 64 MiB, managed by a
+//! buddy allocator with leaves of 64 bytes. The allocator of `scx_rustland_core` is the same,
+//! behind one lock, so a round must not allocate.
 //!
-//! The arena here is the global allocator of this test binary, with counters around it: if the
-//! brain did not fit, the tests would abort for want of memory.
+//! The arena is this test binary's global allocator, with counters: a policy that does not fit
+//! aborts the test.
 
 use buddy_alloc::buddy_alloc::{BuddyAlloc, BuddyAllocParam};
 use pandemonium_engine::task::{Arrival, Comm, CpuId, Dispatch, Pid, RawArrival, Tier};
@@ -21,11 +21,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// `HEAP_SIZE` and `LEAF_SIZE` of `scx_rustland_core`.
 const ARENA_SIZE: usize = 64 << 20;
 const LEAF_SIZE: usize = 64;
-/// What the policy's tables may take: the other half belongs to the rest of the program.
+/// Limit of a policy's tables: the other half of the arena is for the rest of the program.
 const SHARE: usize = ARENA_SIZE / 2;
-/// Tasks that wait while the storm blows; the rest of [`TASKS_MAX`] rests.
+/// Tasks that are queued during the stress rounds; the others up to [`TASKS_MAX`] sleep.
 const WAITING: usize = 100_000;
-const STORM_ROUNDS: u32 = 3_000;
+const STRESS_ROUNDS: u32 = 3_000;
 
 #[repr(align(4096))]
 struct Memory(#[expect(dead_code, reason = "only its address matters")] [u8; ARENA_SIZE]);
@@ -41,19 +41,19 @@ static ARENA: Arena = Arena {
 
 struct Arena {
     buddies: Mutex<Buddies>,
-    /// Bytes of the blocks that are in use, which are powers of two.
+    /// Bytes of all blocks in use. A block's size is a power of two.
     live: AtomicUsize,
     peak: AtomicUsize,
 }
 
 struct Buddies(Option<BuddyAlloc>);
 
-// SAFETY: the allocator's pointers lead into MEMORY, which lives as long as the program and which
-// nobody else touches. Any thread may use them, one at a time, and the mutex sees to that.
+// SAFETY: the allocator's pointers point into MEMORY, which lives as long as the program and which
+// no other code accesses. Any thread may use them, one at a time; the mutex ensures that.
 unsafe impl Send for Buddies {}
 
 thread_local! {
-    /// The test harness has threads of its own, whose allocations are not the brain's.
+    /// Per thread: the test harness allocates on threads of its own.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -62,21 +62,21 @@ impl Arena {
         let mut buddies = self.buddies.lock().unwrap_or_else(PoisonError::into_inner);
         act(buddies.0.get_or_insert_with(|| {
             let start = (&raw const MEMORY).cast();
-            // SAFETY: MEMORY is the arena's alone.
+            // SAFETY: only the arena uses MEMORY.
             unsafe { BuddyAlloc::new(BuddyAllocParam::new(start, ARENA_SIZE, LEAF_SIZE)) }
         }))
     }
 }
 
 // SAFETY: blocks of a buddy allocator do not overlap, and start at a multiple of the leaf size,
-// which is alignment enough for all that does not go to the system.
+// which aligns all blocks that do not come from the system allocator.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
         if layout.align() > LEAF_SIZE {
-            // The channels of the test harness keep to pairs of cache lines. The brain does not:
-            // what is not from the arena would show as missing in its peak.
-            // SAFETY: the caller's promises are handed on.
+            // The channels of the test harness align to pairs of cache lines. The policies do not:
+            // such an allocation would be missing from the arena's peak.
+            // SAFETY: the caller upholds the contract of `alloc`.
             return unsafe { System.alloc(layout) };
         }
         let start = self.with(|buddies| buddies.malloc(layout.size()));
@@ -90,7 +90,7 @@ unsafe impl GlobalAlloc for Arena {
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         if layout.align() > LEAF_SIZE {
-            // SAFETY: as in `alloc`, and that is where it came from.
+            // SAFETY: as in `alloc`, which took the block from the same allocator.
             return unsafe { System.dealloc(start, layout) };
         }
         self.live.fetch_sub(block_size(layout), Ordering::Relaxed);
@@ -107,21 +107,22 @@ fn is_in_arena<T>(thing: *const T) -> bool {
     (start..start + ARENA_SIZE).contains(&(thing as usize))
 }
 
-/// How often this thread allocates in `act`.
+/// Number of allocations of this thread in `act`.
 fn allocations(act: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     act();
     ALLOCATIONS.get() - before
 }
 
-/// The arena has room for one policy, so the tests go one by one.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// The arena can hold one policy only, so the tests run one at a time.
+fn lock_arena() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A kernel that needs no memory: its messages are computed, its refusals are counted out.
-struct Storm {
+/// A port that needs no memory: it generates random messages, and refuses after a set number of
+/// sends.
+struct RandomPort {
     /// Messages left in the ring.
     ring: usize,
     /// Sends left until one is refused.
@@ -133,26 +134,26 @@ struct Storm {
     view: MachineView,
 }
 
-impl Storm {
-    fn new() -> Storm {
+impl RandomPort {
+    fn new() -> RandomPort {
         let view = MachineView::default();
-        Storm { ring: 0, accepts: u32::MAX, random: 1, ticket: 1, next_pid: None, view }
+        RandomPort { ring: 0, accepts: u32::MAX, random: 1, ticket: 1, next_pid: None, view }
     }
 
-    /// The generator of Knuth's MMIX; the upper half of its state is random enough.
+    /// The generator of Knuth's MMIX. Only the upper half of its state is sufficiently random.
     fn random(&mut self) -> u32 {
         const FACTOR: u64 = 6_364_136_223_846_793_005;
         self.random = self.random.wrapping_mul(FACTOR).wrapping_add(1_442_695_040_888_963_407);
         (self.random >> 32) as u32
     }
 
-    /// Tasks that are known, and half as many that are not, so that some have to be forgotten.
+    /// Draws from more pids than a policy can track, so that it must evict some.
     fn random_pid(&mut self) -> i32 {
         (self.random() % (TASKS_MAX + TASKS_MAX / 2)) as i32 + 1
     }
 }
 
-impl Port for Storm {
+impl Port for RandomPort {
     fn recv(&mut self) -> Option<Arrival> {
         self.ring = self.ring.checked_sub(1)?;
         self.ticket += 1;
@@ -169,7 +170,7 @@ impl Port for Storm {
             stop_ts: (shape % 20_000_000) as u64,
             exec_runtime: (shape % 50_000_000) as u64,
             weight: (shape % 1_000) as u64,
-            // One in 64 is a pid used again.
+            // One in 64 is a reused pid.
             enq_cnt: if shape >> 26 == 0 { 1 } else { self.ticket },
             ..RawArrival::default()
         };
@@ -192,8 +193,8 @@ fn at(round: u32) -> Stamp {
     Stamp::from_nanos(1 << 40) + Span::from_micros(round as u64 * 500)
 }
 
-/// Makes the policy know as many tasks as it can, and most of them wait.
-fn crowd<Q: Policy>(policy: &mut Q, port: &mut Storm) {
+/// Fills the policy with as many tasks as it can track; [`WAITING`] of them stay queued.
+fn fill<Q: Policy>(policy: &mut Q, port: &mut RandomPort) {
     let all = TASKS_MAX as usize;
     for dispatches in [all, 0] {
         port.next_pid = Some(1);
@@ -204,9 +205,9 @@ fn crowd<Q: Policy>(policy: &mut Q, port: &mut Storm) {
     assert_eq!(policy.queued(), WAITING);
 }
 
-/// Rounds as production has them and larger ones, with refusals, exits and unknown tasks.
-fn storm<Q: Policy>(policy: &mut Q, port: &mut Storm) {
-    for number in 1..=STORM_ROUNDS {
+/// Runs rounds of production size and larger, with refusals, exits and unknown tasks.
+fn stress<Q: Policy>(policy: &mut Q, port: &mut RandomPort) {
+    for number in 1..=STRESS_ROUNDS {
         port.ring = port.random() as usize % 64;
         port.accepts = if port.random().is_multiple_of(4) { 0 } else { u32::MAX };
         let dispatches = if port.random().is_multiple_of(2) { 1 } else { 60 };
@@ -214,27 +215,28 @@ fn storm<Q: Policy>(policy: &mut Q, port: &mut Storm) {
         let gone = port.random_pid();
         policy.on_exit(Pid::new(gone).expect("pids are positive"));
     }
-    assert!(policy.queued() > WAITING / 2, "the storm was not over before it ended");
+    assert!(policy.queued() > WAITING / 2, "too few tasks were queued in the last rounds");
 }
 
-/// Walks a policy through its largest life and watches the arena.
-fn fits_and_is_quiet<Q: Policy>(name: &str, make: impl FnOnce() -> Q) {
-    let _turn = turn();
+/// Fills and stresses a policy: checks that it fits into its share, and that rounds do not
+/// allocate.
+fn check_memory<Q: Policy>(name: &str, make: impl FnOnce() -> Q) {
+    let _lock = lock_arena();
     let before = ARENA.live.load(Ordering::Relaxed);
     ARENA.peak.store(before, Ordering::Relaxed);
     let mut policy = make();
-    let mut port = Storm::new();
+    let mut port = RandomPort::new();
     let mut known = 0;
     let made = allocations(|| {
-        crowd(&mut policy, &mut port);
-        storm(&mut policy, &mut port);
+        fill(&mut policy, &mut port);
+        stress(&mut policy, &mut port);
         policy.export(&mut |_memo: Memo| known += 1);
     });
     assert_eq!(made, 0, "{name} allocates in a round");
     drop(policy);
     let peak = ARENA.peak.load(Ordering::Relaxed) - before;
-    println!("{name}: {peak} bytes of {SHARE} at most, {known} tasks handed out");
-    assert!(peak > TASKS_MAX as usize * LEAF_SIZE, "{name} lives elsewhere");
+    println!("{name}: {peak} bytes of {SHARE} at most, {known} tasks exported");
+    assert!(peak > TASKS_MAX as usize * LEAF_SIZE, "{name} does not allocate from the arena");
     assert!(peak <= SHARE, "{name} takes {peak} bytes");
     let left = ARENA.live.load(Ordering::Relaxed);
     assert!(left < before + (1 << 20), "{name} leaves {left} bytes behind");
@@ -242,48 +244,48 @@ fn fits_and_is_quiet<Q: Policy>(name: &str, make: impl FnOnce() -> Q) {
 
 #[test]
 fn fifo_fits_and_allocates_nothing_in_a_round() {
-    fits_and_is_quiet("fifo", Fifo::new);
+    check_memory("fifo", Fifo::new);
 }
 
 #[test]
 fn vruntime_fits_and_allocates_nothing_in_a_round() {
-    fits_and_is_quiet("vruntime", Vruntime::new);
+    check_memory("vruntime", Vruntime::new);
 }
 
 #[test]
 fn pandemonium_fits_and_allocates_nothing_in_a_round() {
     let names = vec![(Comm::from_text("gamescope"), Tier::LatCritical); 4];
     let setup = Setup { names, ..Setup::of_cpus(64) };
-    fits_and_is_quiet("pandemonium", || Pandemonium::new(&setup));
+    check_memory("pandemonium", || Pandemonium::new(&setup));
 }
 
 #[test]
-fn the_arena_is_what_is_really_used() {
-    let _turn = turn();
+fn allocations_come_from_the_arena() {
+    let _lock = lock_arena();
     let boxed = Box::new([0u8; 100]);
     assert!(is_in_arena(&raw const *boxed));
-    assert!(!is_in_arena(&raw const boxed), "the stack is elsewhere");
+    assert!(!is_in_arena(&raw const boxed), "the stack is not in the arena");
     let mut vast = Vec::<u8>::new();
-    assert!(vast.try_reserve_exact(ARENA_SIZE).is_err(), "there is no more than the arena");
+    assert!(vast.try_reserve_exact(ARENA_SIZE).is_err(), "the arena must be the limit");
 }
 
 #[test]
-fn the_counter_counts() {
-    let _turn = turn();
+fn allocations_are_counted() {
+    let _lock = lock_arena();
     assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(7)))), 1);
     let mut grows = Vec::with_capacity(1);
     grows.push(1);
-    assert_eq!(allocations(|| grows.push(2)), 1, "growing is allocating");
+    assert_eq!(allocations(|| grows.push(2)), 1, "growing a vector allocates");
 }
 
-/// The wind tunnel's largest machine with the policy on it: 1,024 CPUs, 100,000 tasks.
+/// The largest machine of the simulator with the policy: 1,024 CPUs, 100,000 tasks.
 #[test]
 fn the_largest_simulated_machine_fits_beside_its_policy() {
     use pandemonium_sim::machine::{Machine, Setup as Simulated};
     use pandemonium_sim::topology::Shape;
     use pandemonium_sim::workload::{Draw, Group, Workload};
 
-    let _turn = turn();
+    let _lock = lock_arena();
     let before = ARENA.live.load(Ordering::Relaxed);
     ARENA.peak.store(before, Ordering::Relaxed);
     let between = |low, high| Draw::between(Span::from_micros(low), Span::from_micros(high));
@@ -303,6 +305,6 @@ fn the_largest_simulated_machine_fits_beside_its_policy() {
     let peak = ARENA.peak.load(Ordering::Relaxed) - before;
     println!("{known} tasks, {events} events: {peak} bytes of {ARENA_SIZE}");
     assert_eq!(known, 100_000);
-    assert!(events > 100_000, "hardly anything happened: {events}");
-    assert!(peak <= ARENA_SIZE, "it takes {peak} bytes");
+    assert!(events > 100_000, "too few events: {events}");
+    assert!(peak <= ARENA_SIZE, "the machine and its policy take {peak} bytes");
 }

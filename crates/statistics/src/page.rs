@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Pieces of HTML that are XML as well, so that a test can read them.
+//! HTML fragments that are also well-formed XML, so that a test can parse them.
 
-/// Text as it may stand between tags and in quotes. Control characters are no XML.
+/// Escapes text for use between tags and inside quoted attributes. XML allows no control
+/// characters, so each becomes U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -21,7 +22,7 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// A table of text; words of judgement get a class of their name.
+/// A table of text. A cell that starts with a verdict gets the verdict as its class, for colour.
 pub fn table(caption: &str, columns: &[&str], rows: &[Vec<String>]) -> String {
     let mut html = format!("<table><caption>{}</caption><tr>", escape(caption));
     for column in columns {
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_stands_in_a_cell_the_page_stays_whole() {
+    fn any_cell_text_leaves_the_page_well_formed() {
         let nasty = "<script>alert(\"1\")</script> & \u{0}\u{1b}\u{ffff} ]]> --> ü".to_owned();
         let html = table(&nasty, &[&nasty], &[vec![nasty.clone()]]);
         let page = roxmltree::Document::parse(&html).unwrap();

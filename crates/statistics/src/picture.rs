@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Pictures by plotters, as SVG inside a page. Black is what the page's style makes of it, so that
-//! a dark page can have white lines; the other colours can be seen on both.
+//! Charts as SVG inside a page, drawn by plotters. The page's style sheet replaces black, so that a
+//! dark page has white lines; the other colours are visible on both.
 
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
-/// Small enough that the letters can still be read on a phone.
+/// Width and height in pixels: small enough that the text is legible on a phone.
 pub const SIZE: (u32, u32) = (560, 340);
-/// Letters, in pixels of that size.
+/// Font size, in the same pixels.
 pub const LETTERS: i32 = 14;
-/// Shares beyond 99.999 % are not drawn.
+/// Number of nines at which curves end: percentiles beyond 99.999 % are not drawn.
 const NINES_MAX: f64 = 5.0;
 
-/// Smaller steps cannot be seen: one of so many of the width, and so much of the height.
+/// Smaller steps are invisible, so they are left out: a 400th of the width, and 1 % of the height.
 const STEPS: f64 = 400.0;
 const STEP_TIMES: f64 = 1.01;
 
-/// A distribution: upper edge of each bucket in nanoseconds, ascending, and its count.
+/// A distribution to draw as one curve.
 pub struct Line {
+    /// Upper edge in nanoseconds and count of each bucket, edges ascending.
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// Error of plotters, which borrows what it complains about.
+/// Turns an error of plotters, which borrows from the drawing, into one that does not.
 pub fn drawn<T, E: std::fmt::Display>(result: std::result::Result<T, E>) -> Result<T> {
     result.map_err(|error| anyhow!("cannot draw: {error}"))
 }
 
-/// The same for the same scheduler in every picture.
+/// The colour of the scheduler of this number, the same in every chart.
 pub fn colour(number: usize) -> RGBColor {
     const COLOURS: [u32; 9] =
         [0x7f8c9a, 0x3b82e0, 0xe8833a, 0x3fa34d, 0xd64550, 0x9068cf, 0x1fa3a3, 0xd06aa8, 0xa0785a];
@@ -35,14 +36,14 @@ pub fn colour(number: usize) -> RGBColor {
     RGBColor(red, green, blue)
 }
 
-/// A square in the colour of the pictures.
+/// A square in the colour of this scheduler, for legends.
 pub fn swatch(number: usize) -> String {
     let RGBColor(red, green, blue) = colour(number);
     format!("<i style=\"background:#{red:02x}{green:02x}{blue:02x}\"></i>")
 }
 
-/// How long the slowest take: for every share, the length that it does not exceed, on two
-/// logarithmic scales, so that 99 % and 99.9 % are as far apart as 90 % and 99 %.
+/// Draws percentile curves: duration over percentile. Both scales are logarithmic, so that 99 % and
+/// 99.9 % are as far apart as 90 % and 99 %.
 pub fn curves(lines: &[Line]) -> Result<String> {
     let edges = || lines.iter().flat_map(|line| &line.buckets).map(|(edge, _)| *edge as f64);
     let low = edges().fold(f64::MAX, f64::min).clamp(1.0, 1e15) / 1.5;
@@ -64,8 +65,8 @@ pub fn curves(lines: &[Line]) -> Result<String> {
                 .configure_mesh()
                 .label_style(("sans-serif", LETTERS))
                 .x_labels(nines.ceil() as usize + 1)
-                .x_label_formatter(&share)
-                .y_label_formatter(&length)
+                .x_label_formatter(&percentile)
+                .y_label_formatter(&duration)
                 .y_labels(8)
                 .max_light_lines(0)
                 .draw(),
@@ -84,13 +85,13 @@ impl Line {
         self.buckets.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// How many nines the largest share has that so many lengths can tell of.
+    /// The number of nines of the highest percentile that this many durations can resolve.
     fn nines(&self) -> f64 {
         (self.total().max(1) as f64).log10().min(NINES_MAX)
     }
 
-    /// Stairs: a length holds from the share that is shorter to the share that is not longer. Steps
-    /// too small to be seen are left out.
+    /// The points of a step curve: each bucket's edge holds over the percentiles that its durations
+    /// cover. Steps too small to be visible are left out.
     fn points(&self) -> Vec<(f64, f64)> {
         let (total, nines) = (self.total() as f64, self.nines());
         let mut seen = 0;
@@ -114,8 +115,8 @@ impl Line {
     }
 }
 
-/// So many nines as a percentage.
-fn share(nines: &f64) -> String {
+/// A number of nines as a percentage.
+fn percentile(nines: &f64) -> String {
     match nines.round() {
         0.0 => "0 %".into(),
         1.0 => "90 %".into(),
@@ -123,7 +124,8 @@ fn share(nines: &f64) -> String {
     }
 }
 
-fn length(ns: &f64) -> String {
+/// A duration in the largest unit that keeps it above 1.
+fn duration(ns: &f64) -> String {
     let (value, unit) = match *ns {
         ns if ns < 1e3 => (ns, "ns"),
         ns if ns < 1e6 => (ns / 1e3, "us"),
@@ -138,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_curve_passes_where_the_percentiles_are() {
+    fn a_curve_passes_through_the_percentiles() {
         let line = Line { buckets: vec![(1_000, 90), (5_000, 9), (70_000, 1)] };
         let near =
             |one: (f64, f64), other: (f64, f64)| (one.0 - other.0).abs() < 1e-9 && one.1 == other.1;
@@ -146,11 +148,11 @@ mod tests {
         let points = line.points();
         assert!(points.iter().zip(expected).all(|(one, other)| near(*one, other)), "{points:?}");
         assert_eq!(
-            [0.0, 1.0, 2.0, 3.0].map(|nines| share(&nines)),
+            [0.0, 1.0, 2.0, 3.0].map(|nines| percentile(&nines)),
             ["0 %", "90 %", "99 %", "99.9 %"]
         );
         assert_eq!(
-            [7.0, 50e3, 1.5e6, 2e9].map(|ns| length(&ns)),
+            [7.0, 50e3, 1.5e6, 2e9].map(|ns| duration(&ns)),
             ["7 ns", "50 us", "1.5 ms", "2 s"]
         );
     }

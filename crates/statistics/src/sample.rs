@@ -1,39 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Several values of one figure, and how likely chance makes two of them so different.
+//! Repeated values of one figure, and the rank test that compares two such samples.
 
-/// Up to so many values the test counts every way to divide them; beyond, the distribution is
-/// normal to within a thousandth of the level.
+/// Up to this many values in both samples together, the test counts every way to divide them. Beyond,
+/// it uses the normal distribution, which then differs by less than a thousandth.
 const EXACT_MAX: usize = 40;
 
-/// Values in ascending order.
+/// Repeated measurements of one figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
+    /// In ascending order.
     sorted: Vec<f64>,
 }
 
-/// What the test says of two samples.
+/// The result of the rank test on two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Chance {
-    /// How likely a difference at least this large is if both come from one source.
-    pub of_this: f64,
-    /// The same for the largest difference that these values could show, however they were
-    /// divided. Where that is not small, the test could not have spoken.
-    pub at_best: f64,
+pub struct PValue {
+    /// The probability of a difference at least this large if both samples come from the same
+    /// distribution.
+    pub observed: f64,
+    /// The smallest p-value that any division of these values into two samples of these sizes can
+    /// reach. If this is above the significance level, the test cannot find a difference.
+    pub attainable: f64,
 }
 
 impl Sample {
+    /// A sample of these values, in any order.
     pub fn new(mut values: Vec<f64>) -> Sample {
         values.sort_by(f64::total_cmp);
         Sample { sorted: values }
     }
 
+    /// The number of values.
     pub fn count(&self) -> usize {
         self.sorted.len()
     }
 
-    /// The value that `share` of the others do not exceed, between two of them in proportion: 0 is
-    /// the least, 0.5 the median, 1 the most. Zero if there is none.
+    /// The quantile at `share`, with linear interpolation: 0 is the minimum, 0.5 the median, 1 the
+    /// maximum. Zero if the sample is empty.
     pub fn quantile(&self, share: f64) -> f64 {
         let at = share * self.sorted.len().saturating_sub(1) as f64;
         let (below, above) = (at.floor() as usize, at.ceil() as usize);
@@ -43,21 +47,23 @@ impl Sample {
         }
     }
 
+    /// The median.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
+    /// The minimum.
     pub fn least(&self) -> f64 {
         self.quantile(0.0)
     }
 
+    /// The maximum.
     pub fn most(&self) -> f64 {
         self.quantile(1.0)
     }
 
-    /// The test of Mann, Whitney and Wilcoxon, two-sided, with ties: how the ranks of all values
-    /// together are divided between the two samples.
-    pub fn chance(&self, other: &Sample) -> Chance {
+    /// The two-sided Mann-Whitney-Wilcoxon rank test, with ties.
+    pub fn rank_test(&self, other: &Sample) -> PValue {
         let (few, many) = match self.count() <= other.count() {
             true => (self, other),
             false => (other, self),
@@ -66,19 +72,20 @@ impl Sample {
         if ranks.all.len() <= EXACT_MAX { ranks.exact() } else { ranks.normal() }
     }
 
-    /// Whether the other one lies lower.
+    /// Whether the values of this sample rank above those of the other.
     pub fn is_above(&self, other: &Sample) -> bool {
         let ranks = Ranks::of(self, other);
         ranks.sum > ranks.mean()
     }
 }
 
-/// The ranks of the values of two samples taken together, doubled so that those of equal values,
-/// which share the mean of theirs, are whole.
+/// The ranks of the values of two samples taken together. Equal values share the mean of their
+/// ranks; all ranks are doubled, so that these means are integers.
 struct Ranks {
     all: Vec<u64>,
-    /// How many belong to the first sample, and their sum.
+    /// The number of values in the first sample.
     first: usize,
+    /// The sum of the ranks of the first sample.
     sum: u64,
 }
 
@@ -96,13 +103,13 @@ impl Ranks {
         Ranks { all: ranks, first: first.count(), sum }
     }
 
-    /// The sum that is to be expected, which is whole because the ranks are doubled.
+    /// The expected rank sum of the first sample. It is an integer because the ranks are doubled.
     fn mean(&self) -> u64 {
         self.first as u64 * (self.all.len() as u64 + 1)
     }
 
-    /// Counts the ways to choose as many ranks as the first sample has by their sum.
-    fn exact(&self) -> Chance {
+    /// Counts, for each rank sum, the ways to choose as many ranks as the first sample has.
+    fn exact(&self) -> PValue {
         let most: u64 = self.all.iter().rev().take(self.first).sum();
         let width = most as usize + 1;
         let mut ways = vec![0.0; (self.first + 1) * width];
@@ -123,10 +130,11 @@ impl Ranks {
             far.map(|(_, ways)| ways).sum::<f64>() / total
         };
         let farthest = counted().map(|(sum, _)| distance(sum)).max().unwrap_or(0);
-        Chance { of_this: beyond(distance(self.sum)), at_best: beyond(farthest) }
+        PValue { observed: beyond(distance(self.sum)), attainable: beyond(farthest) }
     }
 
-    fn normal(&self) -> Chance {
+    /// The normal approximation, for samples too large to count.
+    fn normal(&self) -> PValue {
         let (first, count) = (self.first as f64, self.all.len() as f64);
         let middle = count + 1.0;
         let squares: f64 = self.all.iter().map(|rank| (*rank as f64 - middle).powi(2)).sum();
@@ -136,7 +144,7 @@ impl Ranks {
             false => 1.0,
         };
         let most = self.all.iter().rev().take(self.first).sum();
-        Chance { of_this: beyond(self.sum), at_best: beyond(most) }
+        PValue { observed: beyond(self.sum), attainable: beyond(most) }
     }
 }
 
@@ -150,66 +158,67 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_lie_between_the_values() {
+    fn quantiles_interpolate_between_values() {
         let four = sample(&[4, 1, 3, 2]);
         assert_eq!((four.median(), four.least(), four.most()), (2.5, 1.0, 4.0));
         assert_eq!((four.quantile(0.25), sample(&[3, 1, 2]).median()), (1.75, 2.0));
         assert_eq!((sample(&[]).median(), sample(&[7]).quantile(0.75)), (0.0, 7.0));
     }
 
-    /// The probabilities of the tables in print: 2 / C(2n, n) for samples of n that do not touch.
+    /// The published values: 2 / C(2n, n) for two samples of n values that do not overlap.
     #[test]
-    fn the_chance_of_small_samples_is_the_one_in_the_tables() {
+    fn p_values_of_small_samples_equal_the_published_tables() {
         for (n, ways) in [(3, 20.0), (4, 70.0), (5, 252.0), (8, 12_870.0)] {
             let (low, high): (Vec<u32>, Vec<u32>) = ((0..n).collect(), (100..100 + n).collect());
-            let chance = sample(&low).chance(&sample(&high));
-            assert!((chance.of_this - 2.0 / ways).abs() < 1e-12, "{n}: {chance:?}");
-            assert_eq!(chance.of_this, chance.at_best);
+            let p = sample(&low).rank_test(&sample(&high));
+            assert!((p.observed - 2.0 / ways).abs() < 1e-12, "{n}: {p:?}");
+            assert_eq!(p.observed, p.attainable);
         }
-        // U = 3 of 3 and 5: 0.25, from the tables of Mann and Whitney.
-        let chance = sample(&[1, 2, 6]).chance(&sample(&[3, 4, 5, 7, 8]));
-        assert!((chance.of_this - 0.25).abs() < 1e-12, "{chance:?}");
-        assert_eq!(sample(&[5; 4]).chance(&sample(&[5; 4])), Chance { of_this: 1.0, at_best: 1.0 });
-        assert_eq!(sample(&[]).chance(&sample(&[1, 2])).of_this, 1.0);
+        // U = 3 for samples of 3 and 5 values: 0.25, from the tables of Mann and Whitney.
+        let p = sample(&[1, 2, 6]).rank_test(&sample(&[3, 4, 5, 7, 8]));
+        assert!((p.observed - 0.25).abs() < 1e-12, "{p:?}");
+        let same = sample(&[5; 4]);
+        assert_eq!(same.rank_test(&same), PValue { observed: 1.0, attainable: 1.0 });
+        assert_eq!(sample(&[]).rank_test(&sample(&[1, 2])).observed, 1.0);
     }
 
     #[test]
-    fn where_counting_ends_the_normal_distribution_goes_on() {
+    fn the_normal_approximation_agrees_with_the_exact_test() {
         let (low, high): (Vec<u32>, Vec<u32>) = ((0..20).collect(), (6..26).collect());
         let ranks = Ranks::of(&sample(&low), &sample(&high));
-        let (exact, normal) = (ranks.exact().of_this, ranks.normal().of_this);
+        let (exact, normal) = (ranks.exact().observed, ranks.normal().observed);
         assert!((exact - normal).abs() < 0.001 && exact < 0.01, "{exact} {normal}");
         let many = |from: u32| sample(&(from..from + 30).collect::<Vec<u32>>());
-        assert!(many(0).chance(&many(100)).of_this < 1e-9);
-        assert!(many(0).chance(&many(1)).of_this > 0.5);
+        assert!(many(0).rank_test(&many(100)).observed < 1e-9);
+        assert!(many(0).rank_test(&many(1)).observed > 0.5);
     }
 
     fn some() -> impl Strategy<Value = Vec<f64>> {
-        // Few different values, so that there are ties.
+        // Few distinct values, so that there are ties.
         proptest::collection::vec((0u32..12).prop_map(f64::from), 1..8)
     }
 
     proptest! {
         #[test]
-        fn neither_order_nor_side_nor_scale_matters(a in some(), b in some(), by in 1u32..9) {
-            let chance = Sample::new(a.clone()).chance(&Sample::new(b.clone()));
-            prop_assert!(chance.at_best <= chance.of_this && chance.of_this <= 1.0 + 1e-12);
-            let turned = Sample::new(b.iter().rev().copied().collect());
+        fn the_p_value_depends_on_neither_order_nor_side_nor_scale(a in some(), b in some(), by in 1u32..9) {
+            let p = Sample::new(a.clone()).rank_test(&Sample::new(b.clone()));
+            prop_assert!(p.attainable <= p.observed && p.observed <= 1.0 + 1e-12);
+            let swapped = Sample::new(b.iter().rev().copied().collect());
             let scaled = |values: &[f64]| {
                 Sample::new(values.iter().map(|value| value * f64::from(by) - 3.0).collect())
             };
             for again in [
-                turned.chance(&Sample::new(a.clone())),
-                scaled(&a).chance(&scaled(&b)),
+                swapped.rank_test(&Sample::new(a.clone())),
+                scaled(&a).rank_test(&scaled(&b)),
             ] {
-                prop_assert!((again.of_this - chance.of_this).abs() < 1e-9);
+                prop_assert!((again.observed - p.observed).abs() < 1e-9);
             }
         }
 
-        /// The prediction of every test: a level of one in twenty is kept, whatever the values are.
-        /// Counted over all ways to divide them, not drawn.
+        /// At a level of 0.05, at most one division in twenty is significant, whatever the values
+        /// are. All divisions are counted, none is drawn at random.
         #[test]
-        fn the_level_is_kept(values in proptest::collection::vec(0u32..9, 8)) {
+        fn the_false_positive_rate_stays_below_the_level(values in proptest::collection::vec(0u32..9, 8)) {
             let mut alarms = 0;
             let mut ways = 0;
             for mask in 0u32..256 {
@@ -219,8 +228,8 @@ mod tests {
                         let mine = all.filter(|(at, _)| mask >> at & 1 == bit);
                         mine.map(|(_, value)| *value).collect::<Vec<u32>>()
                     };
-                    let chance = sample(&side(0)).chance(&sample(&side(1)));
-                    alarms += u32::from(chance.of_this <= 0.05);
+                    let p = sample(&side(0)).rank_test(&sample(&side(1)));
+                    alarms += u32::from(p.observed <= 0.05);
                     ways += 1;
                 }
             }

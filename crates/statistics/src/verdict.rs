@@ -1,51 +1,58 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! When a difference between two schedulers is one.
+//! Decides whether two schedulers differ in a figure.
 //!
-//! Three things have to come together: the exact rank test finds it unlikely, the procedure of
-//! Benjamini and Hochberg keeps it among all comparisons that are made at once, and it is large
-//! enough to matter. docs/lab.md, "Reading the results", says why it is these.
+//! A difference counts if three conditions hold: the exact rank test finds it unlikely to be chance,
+//! the Benjamini-Hochberg procedure keeps it among all comparisons made at once, and it is large
+//! enough to matter. docs/lab.md, "Reading the results", gives the reasons for these three.
 
 use crate::figure::Better;
-use crate::sample::{Chance, Sample};
+use crate::sample::{PValue, Sample};
 
-/// Of the differences that are spoken of, chance brings at most this share.
+/// The false discovery rate: at most this share of the reported differences is chance.
 pub const LEVEL: f64 = 0.05;
-/// A smaller difference of the medians than this share is none. Chosen: twice what equal
-/// schedulers differed by in exact mode, where the work done is repeated to within 1 %.
+/// The smallest difference of medians that is reported, as a share of the larger. Chosen: twice the
+/// difference between equal schedulers in exact mode, where the work done repeats to within 1 %.
 pub const NOTICED: f64 = 0.02;
 
-/// One figure of two schedulers, or of one before and after.
+/// One figure under two schedulers, or under one scheduler before and after a change.
 pub struct Pair<'a> {
+    /// The values to compare with.
     pub base: &'a Sample,
+    /// The values to judge.
     pub sample: &'a Sample,
+    /// Which direction is an improvement.
     pub better: Better,
 }
 
+/// The outcome of one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// The sample is better than the base.
     Better,
+    /// The sample is worse than the base.
     Worse,
-    /// No verdict.
+    /// No difference is reported, for this reason.
     None(Why),
 }
 
-/// Why nothing can be said.
+/// Why no difference is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// One side has no value.
+    /// One side has no values.
     Missing,
-    /// Every value on both sides is the same.
+    /// All values on both sides are equal.
     Same,
-    /// With so few iterations even the clearest difference could be chance.
+    /// There are too few values: even the clearest difference could be chance.
     Few,
-    /// Chance brings such a difference too often.
+    /// Chance explains the difference.
     Noise,
-    /// It is there, and too small to matter.
+    /// The difference is real, but too small to matter.
     Small,
 }
 
 impl Verdict {
+    /// The verdict's word in tables and exports.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Better => "better",
@@ -59,19 +66,21 @@ impl Verdict {
     }
 }
 
-/// One verdict for each pair. They belong together: what one is depends on all.
+/// Gives one verdict for each pair. Pass all comparisons that are made at once: the threshold
+/// depends on how many there are.
 pub fn judge(pairs: &[Pair]) -> Vec<Verdict> {
-    let chances: Vec<Chance> = pairs.iter().map(|pair| pair.base.chance(pair.sample)).collect();
-    let threshold = threshold(&chances);
-    pairs.iter().zip(&chances).map(|(pair, chance)| pair.verdict(*chance, threshold)).collect()
+    let tests: Vec<PValue> = pairs.iter().map(|pair| pair.base.rank_test(pair.sample)).collect();
+    let threshold = threshold(&tests);
+    pairs.iter().zip(&tests).map(|(pair, test)| pair.verdict(*test, threshold)).collect()
 }
 
-/// The largest chance that is small enough: with m comparisons, the largest p of which k are as
-/// small and p <= LEVEL k / m. Comparisons that could not have come out so, whatever was measured,
-/// do not count; that they are left out says nothing about how the others came out.
-fn threshold(chances: &[Chance]) -> f64 {
-    let able = chances.iter().filter(|chance| chance.at_best <= LEVEL);
-    let mut ordered: Vec<f64> = able.map(|chance| chance.of_this).collect();
+/// The largest significant p-value by Benjamini and Hochberg: with m comparisons, the k-th smallest
+/// p for the largest k with p <= LEVEL k / m. Comparisons that cannot reach the level, whatever was
+/// measured, are left out of m. This is valid because it does not depend on the outcome of the
+/// others.
+fn threshold(tests: &[PValue]) -> f64 {
+    let able = tests.iter().filter(|test| test.attainable <= LEVEL);
+    let mut ordered: Vec<f64> = able.map(|test| test.observed).collect();
     ordered.sort_by(f64::total_cmp);
     let count = ordered.len() as f64;
     let kept = ordered.iter().zip(1u32..).filter(|(p, k)| **p <= LEVEL * f64::from(*k) / count);
@@ -79,7 +88,7 @@ fn threshold(chances: &[Chance]) -> f64 {
 }
 
 impl Pair<'_> {
-    fn verdict(&self, chance: Chance, threshold: f64) -> Verdict {
+    fn verdict(&self, test: PValue, threshold: f64) -> Verdict {
         let (base, mine) = (self.base, self.sample);
         if base.count() == 0 || mine.count() == 0 {
             return Verdict::None(Why::Missing);
@@ -87,10 +96,10 @@ impl Pair<'_> {
         if [base.least(), base.most(), mine.least()].iter().all(|end| *end == mine.most()) {
             return Verdict::None(Why::Same);
         }
-        if chance.at_best > LEVEL {
+        if test.attainable > LEVEL {
             return Verdict::None(Why::Few);
         }
-        if chance.of_this > threshold {
+        if test.observed > threshold {
             return Verdict::None(Why::Noise);
         }
         let (before, after) = (base.median(), mine.median());
@@ -103,8 +112,8 @@ impl Pair<'_> {
     }
 }
 
-/// The fewest iterations on both sides with which a difference that stands alone among `count`
-/// comparisons can be told from chance; with as many differences as comparisons, `count` is 1.
+/// The fewest iterations on both sides with which the only difference among `count` comparisons can
+/// be significant. If all comparisons differ, `count` is 1.
 pub fn iterations_needed(count: usize) -> u32 {
     let (mut n, mut ways) = (1u32, 2.0);
     while 2.0 / ways > LEVEL / count.max(1) as f64 {
@@ -135,13 +144,13 @@ mod tests {
         judge(&sides.iter().map(|(a, b)| pair(a, b)).collect::<Vec<Pair>>())
     }
 
-    /// So many values about 1, with a spread of some per cent.
+    /// `iterations` values within 3 % of `factor`.
     fn noisy(noise: &mut Noise, iterations: usize, factor: f64) -> Sample {
         Sample::new((0..iterations).map(|_| factor * noise.factor()).collect())
     }
 
     #[test]
-    fn the_reason_for_silence_is_said() {
+    fn a_missing_verdict_has_its_reason() {
         assert_eq!(one(&[], &[1.0]), Verdict::None(Why::Missing));
         assert_eq!(one(&[0.0; 5], &[0.0; 5]), Verdict::None(Why::Same));
         assert_eq!(one(&[1.0, 1.1, 1.2], &[7.0, 7.1, 7.2]), Verdict::None(Why::Few));
@@ -165,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_how_many_iterations_are_needed() {
+    fn the_needed_iterations_suffice_and_one_fewer_does_not() {
         assert_eq!((iterations_needed(1), iterations_needed(6), iterations_needed(300)), (4, 5, 8));
         for count in [1, 6, 40, 300] {
             let n = iterations_needed(count) as usize;
@@ -173,7 +182,7 @@ mod tests {
                 let mut noise = Noise(count as u64);
                 let base = noisy(&mut noise, iterations, 1.0);
                 let slow = noisy(&mut noise, iterations, 2.0);
-                // The others are as alike as they can be.
+                // The other pairs are equal.
                 let mixed: Vec<f64> = (0..iterations).map(|at| at as f64).collect();
                 let alike = Sample::new(mixed);
                 let mut pairs = vec![pair(&base, &slow)];
@@ -185,8 +194,8 @@ mod tests {
         }
     }
 
-    /// The same scheduler twice, 60 figures, five hundred times: a file in which anything at all is
-    /// said is as rare as the level promises. The factor leaves room for chance in the test.
+    /// The same scheduler twice, 60 figures, 500 times: files with any verdict are as rare as LEVEL
+    /// says. The factor of 1.5 leaves room for chance in this test.
     #[test]
     fn the_same_scheduler_twice_shows_no_difference() {
         for iterations in [4, 5, 8] {
@@ -210,7 +219,7 @@ mod tests {
     }
 
     proptest! {
-        /// A shift well outside the noise is found in whichever figures it was planted.
+        /// A shift well outside the noise is found, whichever figure has it.
         #[test]
         fn a_planted_shift_is_found(
             seed: u64, planted in 0usize..40, factor in 1.1f64..9.0, slower: bool,
@@ -228,8 +237,8 @@ mod tests {
             prop_assert_eq!(judge(&pairs)[planted], expected);
         }
 
-        /// Neither the order of iterations nor that of figures matters, and turned round the
-        /// verdict is the opposite.
+        /// The order of iterations and of figures does not matter. Exchanging the two sides reverses
+        /// the verdict.
         #[test]
         fn order_does_not_matter(
             seed: u64, factors in proptest::collection::vec(0.9f64..1.2, 1..9),

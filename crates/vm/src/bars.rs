@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the two halves of the bars agree on: the phases, and the orders for one boot.
+//! Shared by host and guest for the bars: the phases, and the plan for one boot.
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -48,17 +48,17 @@ impl Phase {
         }
     }
 
-    /// Whether the kernel's own scheduler is measured too. Where the bar is an absolute one, its
-    /// figure would only cost time.
+    /// Whether the kernel's own scheduler is measured too. It is not where the bar is absolute,
+    /// because its figure would only take time.
     pub fn has_two_sides(self) -> bool {
         !matches!(self, Phase::Fair | Phase::Nice | Phase::Idle)
     }
 }
 
-/// Drawn in the phase of that name.
+/// Number of frames in the phase `frame`.
 pub const FRAMES: usize = 300;
 
-/// Whose figure it is, as the names of metrics begin.
+/// Prefixes of metric names: which scheduler was measured.
 pub const KERNEL: &str = "kernel";
 pub const OURS: &str = "ours";
 
@@ -72,19 +72,19 @@ pub struct Plan {
     pub options: Vec<String>,
 }
 
-/// Separates words, and the three parts of a plan, on the kernel's command line.
+/// Separators of words, and of the three parts of a plan, on the kernel command line.
 const WORD: char = ',';
 const PART: char = ';';
 
 impl Plan {
-    /// In one word; an option that could not travel in it is refused.
+    /// The plan in one word. Refuses an option with a character that the kernel command line cannot
+    /// carry.
     pub fn to_word(&self) -> Result<String> {
         for option in &self.options {
             let odd = |c: char| c == WORD || c == PART || c == '"' || !c.is_ascii_graphic();
             ensure!(
                 !option.is_empty() && !option.contains(odd),
-                "the option {option:?} has a character that cannot travel on the kernel's command \
-                    line"
+                "the option {option:?} has a character that the kernel command line cannot carry"
             );
         }
         let phases: Vec<&str> = self.phases.iter().map(|phase| phase.name()).collect();
@@ -94,7 +94,7 @@ impl Plan {
 
     pub fn from_word(word: &str) -> Result<Plan> {
         let mut parts = word.split(PART);
-        let mut part = || parts.next().with_context(|| format!("{word:?} is no plan"));
+        let mut part = || parts.next().with_context(|| format!("{word:?} is not a plan"));
         let phases = part()?.split(WORD).map(|name| {
             let known = PHASES.into_iter().find(|phase| phase.name() == name);
             known.with_context(|| format!("there is no phase named {name:?}"))
@@ -104,7 +104,7 @@ impl Plan {
         let options = part()?.split(WORD).filter(|option| !option.is_empty());
         let options = options.map(str::to_string).collect();
         if rounds == 0 {
-            bail!("a plan without rounds measures nothing");
+            bail!("the plan has no rounds");
         }
         Ok(Plan { phases, rounds, options })
     }

@@ -1,44 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the two halves of the lab agree on: how the words of a `bench run` travel to the guest, and
-//! how its results travel back, piece by piece.
+//! Shared by host and guest for the lab: how the arguments of `bench run` reach the guest, and how
+//! its results come back piece by piece.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 /// The lists of a results file that grow while it is measured.
 const LISTS: [&str; 2] = ["runs", "failures"];
-/// Separates words; none of ours has one.
+/// Separates words; no argument contains it.
 const WORD: char = ';';
-/// A blank inside a word, as addresses have it.
+/// A blank inside a word, encoded as in URLs.
 const BLANK: &str = "%20";
 
-/// All words as one of the kernel's command line; one that could not travel there is refused.
+/// All words as one word of the kernel command line. Refuses a word that it cannot carry.
 pub fn to_word(words: &[String]) -> Result<String> {
     for word in words {
         let odd =
             |c: char| c == WORD || c == '"' || c == '%' || !(c == ' ' || c.is_ascii_graphic());
         ensure!(
             !word.is_empty() && !word.contains(odd),
-            "{word:?} has a character that cannot travel on the kernel's command line"
+            "{word:?} has a character that the kernel command line cannot carry"
         );
     }
     Ok(words.join(&WORD.to_string()).replace(' ', BLANK))
 }
 
+/// The words again.
 pub fn from_word(word: &str) -> Vec<String> {
     word.replace(BLANK, " ").split(WORD).map(str::to_string).collect()
 }
 
-/// What of a results file the other side does not know yet.
+/// Splits a growing results file into pieces.
 #[derive(Default)]
 pub struct Sender {
-    /// How long each list was.
+    /// Lengths of the lists when the last piece was sent.
     sent: Option<[usize; 2]>,
 }
 
 impl Sender {
-    /// The news in `results`, if there are any: at first all of it.
+    /// What is new in `results`, if anything: at first all of it.
     pub fn news(&mut self, results: &Value) -> Option<Value> {
         let lengths = LISTS.map(|list| results[list].as_array().map_or(0, Vec::len));
         let before = self.sent.replace(lengths);
@@ -55,17 +56,17 @@ impl Sender {
     }
 }
 
-/// Puts pieces together again, and boots to boots.
+/// Joins the pieces of a boot, and the boots.
 #[derive(Default)]
 pub struct Receiver {
     results: Option<Value>,
 }
 
 impl Receiver {
-    /// Takes a piece. The head of the first boot stays; that of a later one adds its lists only.
+    /// Adds a piece. The head is that of the first boot; later boots add only to the lists.
     pub fn take(&mut self, piece: &Value) -> Result<()> {
         let Some(results) = &mut self.results else {
-            ensure!(piece["format"].is_string(), "the first piece of the results has no head");
+            ensure!(piece["format"].is_string(), "the first piece of the results has no format");
             self.results = Some(piece.clone());
             return Ok(());
         };
@@ -82,7 +83,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// What has come until now.
+    /// What has arrived until now.
     pub fn results(&mut self) -> Option<&mut Value> {
         self.results.as_mut()
     }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Boots real kernels in QEMU and runs scenarios under our scheduler.
+//! `pandemonium_vm` boots real kernels in QEMU and runs scenarios under the scheduler in them.
 //!
-//! One program, two lives: started by cargo it is the host that finds a kernel, boots it and judges
-//! what comes back; copied into the initramfs as `/init` it is the guest that runs one scenario. So
-//! both halves of a scenario are compiled together and cannot drift apart.
+//! `cargo build --release --workspace` builds it into `target/release`, beside the programs that it copies into the guest. `pandemonium_vm suite` runs all scenarios, `pandemonium_vm suite --only mix` one of them, `pandemonium_vm lab` the benchmark in exact mode; `--help` names the other commands. It needs no root, and changes nothing on the machine but its cache and `target`.
+//!
+//! The program has two parts. The host part finds a kernel, boots it and judges the results. The
+//! guest part is the same file, copied into the initramfs as `/init`, and runs one scenario. So
+//! both parts of a scenario are always compiled together.
 
 mod bars;
 mod guest;

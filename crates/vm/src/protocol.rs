@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What host and guest say to each other.
+//! The messages between host and guest.
 //!
-//! Down goes one thing, the orders, as kernel command line arguments: they need no device and
-//! cannot arrive late. Up come messages, one JSON object a line, over the second serial port, so
-//! that kernel text on the first can never be mistaken for a verdict.
+//! The host sends one thing, the orders, as arguments on the kernel command line: they need no
+//! device and cannot arrive late. The guest sends messages, one JSON object a line, over the second
+//! serial port, so that kernel messages on the first one cannot pass for a verdict.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -16,16 +16,16 @@ pub const GUEST_PORT: &str = "/dev/ttyS1";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Message {
-    /// The agent runs; nothing before this point is the scenario's fault.
+    /// The guest agent runs. A failure before this message is not the scenario's.
     Hello {
         kernel: String,
         cpus: usize,
     },
-    /// What is going on now: shown while it lasts, quoted when it never ends.
+    /// What the scenario is doing: shown meanwhile, and quoted if it never ends.
     Progress {
         text: String,
     },
-    /// Worth keeping: printed on a line of its own.
+    /// Printed on a line of its own and kept.
     Note {
         text: String,
     },
@@ -34,15 +34,15 @@ pub enum Message {
         name: String,
         value: f64,
     },
-    /// What a benchmark has measured since the last such message; see lab.rs.
+    /// What a benchmark has measured since the last such message: see lab.rs.
     Results {
         piece: serde_json::Value,
     },
-    /// A line that the scheduler printed.
+    /// A line that the scheduler has printed.
     Telemetry {
         line: String,
     },
-    /// The verdicts. A guest that ends without one has died.
+    /// The verdicts. A guest that ends without a verdict has died.
     Pass,
     Fail {
         reason: String,
@@ -52,9 +52,9 @@ pub enum Message {
 /// How time passes in the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
-    /// Each virtual CPU is a thread of the host: quick, but its clock is the host's.
+    /// Each virtual CPU is a thread of the host: quick, but its clock is the host's clock
     Fast,
-    /// Virtual time counts instructions: slow, and the same numbers on every machine.
+    /// Virtual time counts instructions: slow, with the same figures on every machine
     Exact,
 }
 
@@ -67,14 +67,14 @@ impl Mode {
     }
 }
 
-/// What one boot is for.
+/// What the guest is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orders {
     pub scenario: String,
     pub mode: Mode,
     /// File name of the scheduler in the guest's `/bin`.
     pub scheduler: String,
-    /// What else the scenario has to know, in one word; most know enough.
+    /// Input for the scenario, in one word; most scenarios need none.
     pub detail: String,
 }
 

@@ -7,52 +7,51 @@ use clap::builder::RangedI64ValueParser;
 use clap::{Args, value_parser};
 use std::path::PathBuf;
 
-/// Shortest and longest measurement of one phase, as the probe has them.
+/// Shortest and longest measurement of one phase, the same as the probe's.
 const SECONDS: std::ops::RangeInclusive<f64> = 0.05..=3_600.0;
 
 #[derive(Args, Clone, Debug)]
 pub struct RunArguments {
-    /// Measure these phases only, comma-separated; `probe --help` says which there are
+    /// Measure these phases only, comma-separated; `probe --help` lists all
     #[arg(long, value_name = "PHASE", value_delimiter = ',')]
     pub phases: Vec<String>,
-    /// Measure with so many CPUs, comma-separated; the others are taken away meanwhile [default:
-    /// all that are online]
+    /// Measure with these numbers of CPUs, comma-separated; the other CPUs go offline meanwhile
+    /// [default: all that are online]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = cpus())]
     pub cpus: Vec<u32>,
-    /// Measure everything so often; with fewer than 4 there is no telling from chance
+    /// Number of iterations; with fewer than 4, no difference can be significant
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = value_parser!(u32).range(1..=999))]
     pub iterations: u32,
-    /// Go through everything so often before, without counting it
+    /// Number of iterations before that which are not stored
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = value_parser!(u32).range(0..=99))]
     pub warm_up: u32,
-    /// Measure each phase for so long, 0.05 to 3600
+    /// Measure each phase for this many seconds, 0.05 to 3600
     #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds)]
     pub seconds: f64,
-    /// Other schedulers beside the kernel's and ours, comma-separated: NAME, a path, or
-    /// NAME=COMMAND WITH ARGUMENTS
+    /// Other schedulers to measure, comma-separated: NAME, a path, or NAME=COMMAND WITH ARGUMENTS
     #[arg(long, value_name = "SCHEDULER", value_delimiter = ',', value_parser = Contender::parse)]
     pub with: Vec<Contender>,
-    /// Options for our own scheduler, in one string
+    /// Options for scx_pandemonium_user, in one string
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, default_value = "")]
     pub scheduler_args: String,
-    /// Leave our own scheduler out
+    /// Do not measure scx_pandemonium_user
     #[arg(long)]
     pub without_ours: bool,
-    /// Measure the kernel's own scheduler only; this needs neither root nor sched_ext
+    /// Measure the kernel's scheduler only, which needs neither root nor sched_ext
     #[arg(long, conflicts_with_all = ["with", "scheduler_args", "without_ours"])]
     pub kernel_only: bool,
-    /// Where the results go, as bench-TIME.json
+    /// Write the results into this folder, as bench-TIME.json
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub output: PathBuf,
-    /// Of everything that is pseudo-random
+    /// Seed of everything that is pseudo-random
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Look for schedulers here before PATH, not where `bench install` puts them
+    /// Look for schedulers in this folder before PATH, instead of the one of `bench install`
     #[arg(long, value_name = "DIR")]
     pub peers: Option<PathBuf>,
-    /// The clock of this machine counts instructions: it is the lab's
+    /// The clock of this machine counts instructions, as in the VM of the tests
     #[arg(long, hide = true)]
     pub exact: bool,
 }
@@ -81,7 +80,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What crates.io allows, and nothing that cargo could take for an option.
+/// A name that crates.io allows. Nothing that cargo could take for an option passes.
 fn crate_name(text: &str) -> Result<String, String> {
     let (name, version) = text.split_once('@').unwrap_or((text, "0"));
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -90,6 +89,6 @@ fn crate_name(text: &str) -> Result<String, String> {
     let known = |c: char| fine(c) || c == '.' || c == '+';
     match begins && name.chars().all(fine) && numbered && version.chars().all(known) {
         true => Ok(text.into()),
-        false => Err(format!("{text:?} is no name of a crate")),
+        false => Err(format!("{text:?} is not the name of a crate")),
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The schedulers that are compared: what they are called, how they are started, and that they
-//! really are in charge while they are measured.
+//! The schedulers to compare: their names, how to load and unload them, and the check that each one
+//! stays loaded while it is measured.
 
 use super::guard::{self, Process};
 use crate::results::{KERNEL, Scheduler};
@@ -16,35 +16,38 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Our own program, as users call it.
+/// The scheduler of this project.
 pub const OURS: &str = "scx_pandemonium_user";
-/// Where the kernel shows sched_ext.
+/// `disabled`, `enabling`, `enabled` or `disabling`.
 const STATE: &str = "/sys/kernel/sched_ext/state";
+/// The name of the loaded scheduler.
 const OPS: &str = "/sys/kernel/sched_ext/root/ops";
-/// Loading takes a second or two of verifier time, more on a slow machine.
+/// Longest wait for a scheduler to load. The verifier takes a second or two, more on a slow machine.
 const LOAD_LIMIT: Duration = Duration::from_secs(60);
-/// From signal to the kernel's own scheduler and the end of the process.
+/// Longest wait, after SIGTERM, for the end of the process and for the kernel's scheduler.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
-/// A program asked for its version has nothing else to do.
+/// Longest wait for `--version`.
 const VERSION_LIMIT: Duration = Duration::from_secs(5);
-const GLANCE: Duration = Duration::from_millis(20);
-/// Of what a scheduler prints, the last lines are kept.
-const LINES: usize = 20;
+/// How often the state is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Number of last lines of a scheduler's output that an error shows.
+const TAIL_LINES: usize = 20;
 
 /// One scheduler to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contender {
     pub name: String,
-    /// Program and arguments; empty for the kernel's own.
+    /// Program and arguments; empty for the kernel's scheduler.
     words: Vec<String>,
 }
 
 impl Contender {
+    /// The kernel's scheduler.
     pub fn kernel() -> Contender {
         Contender { name: KERNEL.into(), words: Vec::new() }
     }
 
-    /// This very program.
+    /// The scheduler of this project, with these options.
     pub fn ours(options: &str) -> Contender {
         let words = std::iter::once(OURS).chain(options.split_whitespace());
         Contender { name: OURS.into(), words: words.map(str::to_string).collect() }
@@ -52,7 +55,8 @@ impl Contender {
 
     /// `NAME`, a path, or `NAME=COMMAND WITH ARGUMENTS`.
     pub fn parse(text: &str) -> Result<Contender, String> {
-        // A path may have any character, a name comes before the first of those.
+        // Only a name without these characters ends at the `=`: in `x --set=1` and `/a=b`, the `=`
+        // belongs to the command.
         let (name, command) = match text.split_once('=') {
             Some((name, command)) if !name.contains(['/', ' ', '-']) => (Some(name), command),
             _ => (None, text),
@@ -63,17 +67,18 @@ impl Contender {
         let name = name.or(base).unwrap_or_default().to_string();
         let fine = |c: char| c.is_ascii_alphanumeric() || "_.-+".contains(c);
         if name.is_empty() || name.len() > 64 || !name.chars().all(fine) {
-            return Err(format!("{name:?} is no name of letters, digits and _.-+"));
+            return Err(format!("{name:?} is not a name of letters, digits and _.-+"));
         }
         Ok(Contender { name, words })
     }
 
+    /// Whether this is the kernel's scheduler.
     pub fn is_kernel(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// What the results say of it. A program that is missing has no version, and fails to load
-    /// later, with its own words.
+    /// Its entry in the results. A missing program has the version `unknown`; the failure to load it
+    /// later has the reason.
     pub fn describe(&self, peers: &Path) -> Scheduler {
         let version = if self.is_kernel() {
             fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().into()
@@ -94,10 +99,10 @@ impl Contender {
         Some(text.lines().next()?.trim().to_string())
     }
 
-    /// Our own is the program that runs now; a name is looked for among the installed peers, then
-    /// in PATH.
+    /// The path of its program. This project's scheduler is beside this program; another name is
+    /// searched in the folder `peers`, then in PATH.
     fn program(&self, peers: &Path) -> Result<PathBuf> {
-        let word = self.words.first().context("the kernel's own has no program")?;
+        let word = self.words.first().context("the kernel's scheduler has no program")?;
         if word == OURS {
             return program::beside(OURS);
         }
@@ -112,8 +117,8 @@ impl Contender {
         })
     }
 
-    /// Loads it and waits until the kernel runs under it; for the kernel's own there is nothing to
-    /// do. The error has the scheduler's own words.
+    /// Starts it and waits until the kernel has loaded it. For the kernel's scheduler there is nothing
+    /// to do. An error has the scheduler's last output.
     pub fn load(&self, peers: &Path) -> Result<Loaded> {
         ensure!(state() != "enabled", "a scheduler is loaded already: {}", ops());
         if self.is_kernel() {
@@ -123,75 +128,76 @@ impl Contender {
         command.args(&self.words[1..]).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process::start(&self.name, &mut command)?;
-        let said = Said::listen(&mut process);
-        let mut running = Running { process, said, ops: String::new() };
+        let output = OutputTail::of(&mut process);
+        let mut running = Running { process, output, ops: String::new() };
         let start = Instant::now();
         while state() != "enabled" {
             if let Some(status) = running.process.ended()? {
-                bail!("it did not load ({status}): {}", running.said.words());
+                bail!("it did not load ({status}): {}", running.output.text());
             }
             if start.elapsed() > LOAD_LIMIT {
                 let limit = LOAD_LIMIT.as_secs();
-                bail!("it was not loaded after {limit} s: {}", running.said.words());
+                bail!("it was not loaded after {limit} s: {}", running.output.text());
             }
             guard::check_interrupt()?;
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
         }
         running.ops = ops();
         Ok(Loaded { running: Some(running) })
     }
 }
 
-/// A scheduler in charge; the kernel's own takes over when this is dropped.
+/// A loaded scheduler. Dropping it unloads it, and the kernel's scheduler takes over.
 pub struct Loaded {
     running: Option<Running>,
 }
 
+/// The process of a loaded scheduler.
 struct Running {
     process: Process,
-    said: Said,
-    /// What the kernel calls it.
+    output: OutputTail,
+    /// Its name in the kernel.
     ops: String,
 }
 
 impl Loaded {
-    /// The process whose CPU time is its cost.
+    /// The scheduler's process; its CPU time is the cost of the scheduler.
     pub fn pid(&self) -> Option<libc::pid_t> {
         self.running.as_ref().map(|running| running.process.pid())
     }
 
-    /// Whether what has just been measured was measured under it.
+    /// Fails if the scheduler was not loaded during the whole measurement.
     pub fn check(&mut self) -> Result<()> {
         let Some(running) = &mut self.running else {
             ensure!(state() != "enabled", "another scheduler was loaded meanwhile: {}", ops());
             return Ok(());
         };
         if let Some(status) = running.process.ended()? {
-            bail!("it ended while it was measured ({status}): {}", running.said.words());
+            bail!("it ended while it was measured ({status}): {}", running.output.text());
         }
         let (state, ops) = (state(), ops());
         ensure!(
             state == "enabled" && ops == running.ops,
-            "it was thrown out while it was measured, sched_ext is {state}: {}",
-            running.said.words()
+            "it was unloaded while it was measured, sched_ext is {state}: {}",
+            running.output.text()
         );
         Ok(())
     }
 
-    /// Asks it to leave. One that has to be made to is a failure of its own.
+    /// Stops it with SIGTERM. It is a failure if only SIGKILL ends it.
     pub fn unload(mut self) -> Result<()> {
         let Some(running) = &mut self.running else { return Ok(()) };
-        let left = running.process.stop(STOP_LIMIT);
+        let ended = running.process.stop(STOP_LIMIT);
         let start = Instant::now();
         while state() == "enabled" && start.elapsed() < STOP_LIMIT {
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
         }
-        ensure!(state() != "enabled", "it is gone, and the kernel still runs under {}", ops());
+        ensure!(state() != "enabled", "its process has ended, but the kernel still runs {}", ops());
         ensure!(
-            left,
-            "asked to end it did not within {} s: {}",
+            ended,
+            "it did not end within {} s after SIGTERM: {}",
             STOP_LIMIT.as_secs(),
-            running.said.words()
+            running.output.text()
         );
         Ok(())
     }
@@ -205,60 +211,61 @@ impl Drop for Loaded {
     }
 }
 
-/// The last lines of a program.
+/// The last lines of a program's output.
 #[derive(Clone)]
-struct Said(Arc<Mutex<VecDeque<String>>>);
+struct OutputTail(Arc<Mutex<VecDeque<String>>>);
 
-impl Said {
-    /// Reads both streams until they close, so that they never fill.
-    fn listen(process: &mut Process) -> Said {
-        let said = Said(Arc::new(Mutex::new(VecDeque::new())));
+impl OutputTail {
+    /// Starts threads that read stdout and stderr until they close, so that the pipes never fill.
+    fn of(process: &mut Process) -> OutputTail {
+        let tail = OutputTail(Arc::new(Mutex::new(VecDeque::new())));
         let child = process.child();
         let streams: [Option<Box<dyn Read + Send>>; 2] = [
             child.stdout.take().map(|stream| Box::new(stream) as _),
             child.stderr.take().map(|stream| Box::new(stream) as _),
         ];
         for stream in streams.into_iter().flatten() {
-            let said = said.clone();
+            let tail = tail.clone();
             thread::spawn(move || {
                 for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
-                    said.add(String::from_utf8_lossy(&line).trim_end().to_string());
+                    tail.add(String::from_utf8_lossy(&line).trim_end().to_string());
                 }
             });
         }
-        said
+        tail
     }
 
     fn add(&self, line: String) {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.len() == LINES {
+        if lines.len() == TAIL_LINES {
             lines.pop_front();
         }
         lines.push_back(line);
     }
 
-    /// For a sentence.
-    fn words(&self) -> String {
-        // The readers get the last lines after the process is gone.
-        thread::sleep(10 * GLANCE);
+    /// The lines as one line, for an error message.
+    fn text(&self) -> String {
+        // The threads may read the last lines after the process has ended.
+        thread::sleep(10 * POLL_INTERVAL);
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.is_empty() {
-            return "it said nothing".into();
+            return "it printed nothing".into();
         }
         lines.iter().filter(|line| !line.is_empty()).cloned().collect::<Vec<_>>().join(" | ")
     }
 }
 
-/// `disabled`, `enabling`, `enabled` or `disabling`; empty without sched_ext.
+/// The content of [`STATE`]; empty if the kernel has no sched_ext.
 fn state() -> String {
     fs::read_to_string(STATE).unwrap_or_default().trim().to_string()
 }
 
+/// The content of [`OPS`]; empty if no scheduler is loaded.
 fn ops() -> String {
     fs::read_to_string(OPS).unwrap_or_default().trim().to_string()
 }
 
-/// The folder of installed peers.
+/// The folder into which `bench install` puts schedulers.
 pub fn peers() -> Result<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.filter(|path| path.is_absolute());
@@ -273,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_contender_is_a_name_a_path_or_both() {
+    fn a_contender_is_a_name_a_path_or_a_named_command() {
         let of = |text: &str| {
             let contender = Contender::parse(text).unwrap();
             (contender.name, contender.words.join(" "))
@@ -292,10 +299,10 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named_with_the_way_to_get_it() {
-        let contender = Contender::parse("scx_nobody_has_this").unwrap();
+    fn the_error_for_a_missing_program_says_how_to_install_it() {
+        let contender = Contender::parse("scx_does_not_exist").unwrap();
         let error = contender.program(Path::new("/nowhere")).unwrap_err().to_string();
-        assert!(error.contains("bench install scx_nobody_has_this"), "{error}");
+        assert!(error.contains("bench install scx_does_not_exist"), "{error}");
         let described = contender.describe(Path::new("/nowhere"));
         assert_eq!((described.version.as_str(), described.name), ("unknown", contender.name));
     }

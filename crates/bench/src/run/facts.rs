@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Where it is measured: what a reader of the results has to know of the machine.
+//! The facts about the machine that a reader of the results needs.
 
 use crate::results::{Clock, Machine};
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Stdio};
 
-/// Lines of the kernel's configuration that matter to scheduling begin so.
+/// Prefixes of the lines of the kernel's configuration that matter to scheduling.
 const CONFIG: [&str; 10] = [
     "CONFIG_HZ",
     "CONFIG_PREEMPT",
@@ -26,7 +26,7 @@ pub fn observe(cpus: usize, clock: Clock) -> Machine {
     let config = config();
     let hz = config.iter().find_map(|line| line.strip_prefix("CONFIG_HZ=")?.parse().ok());
     let mut versions = BTreeMap::from([("scx_pandemonium_user".into(), own_version())]);
-    // The one that compiles is the first that there is.
+    // The compile phase uses the first of these that exists.
     let compiler = |name: &&str| Some((name.to_string(), first_line(name, "--version")?));
     versions.extend(["cc", "tcc"].iter().find_map(compiler));
     Machine {
@@ -44,7 +44,7 @@ fn own_version() -> String {
     pandemonium_host::version()
 }
 
-/// Built in if the kernel was built so, else as distributions keep it; nothing if neither.
+/// The lines of [`CONFIG`] from /boot, else from /proc/config.gz; empty if neither exists.
 fn config() -> Vec<String> {
     let release = read("/proc/sys/kernel/osrelease");
     let packed = || output("zcat", &["/proc/config.gz"]);
@@ -78,14 +78,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_model_is_found_between_other_lines() {
+    fn the_cpu_model_is_found_between_other_lines() {
         let text = "processor\t: 0\nmodel\t\t: 1\nmodel name\t: Some CPU @ 3 GHz\n";
         assert_eq!(cpu_model(text).as_deref(), Some("Some CPU @ 3 GHz"));
         assert_eq!(cpu_model("processor: 0"), None);
     }
 
     #[test]
-    fn this_machine_has_a_kernel() {
+    fn the_facts_of_this_machine_have_kernel_and_versions() {
         let machine = observe(2, Clock::Real);
         assert!(!machine.kernel.is_empty() && machine.cpus == 2);
         assert!(machine.versions.contains_key("scx_pandemonium_user"));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a benchmark changes of the machine, and that it is put back whatever ends it.
+//! Guards for what a benchmark changes on the machine: dropping a guard undoes the change.
 //!
-//! A signal sets a flag that everything looks at which waits; then, as after an error or a panic,
-//! the guards are dropped. Only a SIGKILL goes by them: what we started then dies with us, but
-//! CPUs stay as they are.
+//! A signal sets a flag, and every wait polls that flag; then, as after an error or a panic, the
+//! guards are dropped. SIGKILL drops no guards: child processes then die with this one
+//! (PR_SET_PDEATHSIG), but offline CPUs stay offline.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -15,28 +15,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often a process that is waited for is looked at.
-const GLANCE: Duration = Duration::from_millis(20);
+/// How often a wait polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on signals that ask for the end are noticed by [`check_interrupt`].
+/// Installs the handler, so that [`check_interrupt`] notices SIGINT and SIGTERM.
 pub fn catch_signals() -> Result<()> {
     let handler = || INTERRUPTED.store(true, Ordering::SeqCst);
     ctrlc::set_handler(handler).context("signals cannot be caught")
 }
 
+/// Whether a signal has asked this program to end.
 pub fn was_interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
-/// An error as soon as somebody has asked for the end.
+/// Fails if a signal has asked this program to end.
 pub fn check_interrupt() -> Result<()> {
-    ensure!(!was_interrupted(), "a signal asked for the end");
+    ensure!(!was_interrupted(), "a signal ended the benchmark");
     Ok(())
 }
 
-/// Waits, unless somebody asks for the end.
+/// Sleeps; fails as soon as a signal asks this program to end.
 pub fn pause(time: Duration) -> Result<()> {
     let end = Instant::now() + time;
     loop {
@@ -45,20 +46,21 @@ pub fn pause(time: Duration) -> Result<()> {
         if left.is_zero() {
             return Ok(());
         }
-        sleep(left.min(GLANCE));
+        sleep(left.min(POLL_INTERVAL));
     }
 }
 
-/// The CPUs that were there at the start, which are there again at the end.
+/// The CPUs that were online at the start. Drop brings them back online.
 pub struct Cpus {
     folder: PathBuf,
-    /// Those that were online.
+    /// The CPUs that were online at the start.
     all: Vec<usize>,
-    /// Those that are.
+    /// The CPUs that are online now.
     online: Vec<usize>,
 }
 
 impl Cpus {
+    /// The CPUs of this machine.
     pub fn of_this_machine() -> Result<Cpus> {
         Cpus::at("/sys/devices/system/cpu".into())
     }
@@ -67,16 +69,16 @@ impl Cpus {
         let path = folder.join("online");
         let text = fs::read_to_string(&path);
         let text = text.with_context(|| format!("reading {}", path.display()))?;
-        let all = list(text.trim()).with_context(|| format!("{text:?} is no list of CPUs"))?;
+        let all = list(text.trim()).with_context(|| format!("{text:?} is not a list of CPUs"))?;
         Ok(Cpus { folder, online: all.clone(), all })
     }
 
-    /// How many there were at the start.
+    /// How many CPUs were online at the start.
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// Leaves the first so many online, and takes the others away.
+    /// Leaves the first `count` CPUs online and takes the others offline.
     pub fn use_first(&mut self, count: usize) -> Result<()> {
         ensure!(count <= self.all.len(), "there are {} CPUs, not {count}", self.all.len());
         let wanted = self.all[..count].to_vec();
@@ -84,7 +86,7 @@ impl Cpus {
     }
 
     fn set(&mut self, wanted: &[usize]) -> Result<()> {
-        // What comes goes first: so there is never less than one.
+        // CPUs come online before others go offline, so that at least one is always online.
         for &cpu in wanted.iter().filter(|cpu| !self.online.contains(cpu)) {
             self.switch(cpu, true)?;
         }
@@ -97,26 +99,26 @@ impl Cpus {
 
     fn switch(&self, cpu: usize, online: bool) -> Result<()> {
         let path = self.folder.join(format!("cpu{cpu}/online"));
-        let what = if online { "bring back" } else { "take away" };
+        let to = if online { "online" } else { "offline" };
         fs::write(&path, if online { "1" } else { "0" })
-            .with_context(|| format!("cannot {what} CPU {cpu} ({})", path.display()))
+            .with_context(|| format!("cannot take CPU {cpu} {to} ({})", path.display()))
     }
 }
 
 impl Drop for Cpus {
     fn drop(&mut self) {
         for &cpu in &self.all {
-            // A CPU that never went has no such file or is online: nothing to do, nothing to say.
+            // A CPU that was never taken offline has no such file, or is online.
             let path = self.folder.join(format!("cpu{cpu}/online"));
             let is_off = fs::read_to_string(path).is_ok_and(|text| text.trim() == "0");
             if is_off && let Err(error) = self.switch(cpu, true) {
-                eprintln!("warning: {error:#}: bring it back by hand");
+                eprintln!("warning: {error:#}: do it by hand");
             }
         }
     }
 }
 
-/// `0-3,6` as numbers.
+/// Parses a list of CPUs such as `0-3,6`.
 fn list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.split(',') {
@@ -126,20 +128,21 @@ fn list(text: &str) -> Option<Vec<usize>> {
     (!cpus.is_empty()).then_some(cpus)
 }
 
-/// A process that we have started, and that does not outlive us.
+/// A child process. Drop kills it, and it does not outlive this program.
 pub struct Process {
     child: Child,
-    /// What it is called in messages.
+    /// Its name in messages.
     name: String,
 }
 
 impl Process {
+    /// Starts the command in a process group of its own.
     pub fn start(name: &str, command: &mut Command) -> Result<Process> {
-        // SAFETY: a plain system call, all that happens between fork and exec.
+        // SAFETY: between fork and exec there are only these two async-signal-safe system calls.
         unsafe {
             command.pre_exec(|| {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                // A Ctrl-C is for us, and we tell our own.
+                // With a group of its own, Ctrl-C does not reach the child: this program stops it.
                 libc::setpgid(0, 0);
                 Ok(())
             });
@@ -149,20 +152,22 @@ impl Process {
         Ok(Process { child, name: name.into() })
     }
 
+    /// The process ID.
     pub fn pid(&self) -> libc::pid_t {
         self.child.id() as libc::pid_t
     }
 
+    /// The child, for its streams.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// How it ended, if it has.
+    /// The exit status, or `None` while it runs.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        self.child.try_wait().with_context(|| format!("looking at {}", self.name))
+        self.child.try_wait().with_context(|| format!("polling {}", self.name))
     }
 
-    /// Waits for its end, but not longer than this, and not if somebody asks for ours.
+    /// Waits for its end. Fails after `limit`, or when a signal asks this program to end.
     pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         let start = Instant::now();
         loop {
@@ -173,13 +178,14 @@ impl Process {
                 bail!("{} did not end within {} s", self.name, limit.as_secs());
             }
             check_interrupt()?;
-            sleep(GLANCE);
+            sleep(POLL_INTERVAL);
         }
     }
 
-    /// Asks it to end, and if it does not within the time, makes it. Whether it did by itself.
+    /// Sends SIGTERM, and SIGKILL if it has not ended after `patience`. Returns whether SIGTERM was
+    /// enough.
     pub fn stop(&mut self, patience: Duration) -> bool {
-        // SAFETY: our own child, not yet waited for, or a pid that `ended` has just seen unused.
+        // SAFETY: the child is not yet reaped, so the pid is still its own.
         if let Ok(None) = self.child.try_wait() {
             unsafe { libc::kill(self.pid(), libc::SIGTERM) };
         }
@@ -188,15 +194,15 @@ impl Process {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return true;
             }
-            sleep(GLANCE);
+            sleep(POLL_INTERVAL);
         }
         self.kill();
         false
     }
 
-    /// Ends it with everything of its process group.
+    /// Kills and reaps it, and kills the rest of its process group.
     fn kill(&mut self) {
-        // SAFETY: the group is our child's own, and it is not yet waited for.
+        // SAFETY: the process group is the child's own, and the child is not yet reaped.
         unsafe { libc::kill(-self.pid(), libc::SIGKILL) };
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -217,7 +223,7 @@ mod tests {
     use std::process::Stdio;
 
     #[test]
-    fn lists_of_cpus_are_read() {
+    fn lists_of_cpus_are_parsed() {
         assert_eq!(list("0-3,6"), Some(vec![0, 1, 2, 3, 6]));
         assert_eq!(list("0"), Some(vec![0]));
         for wrong in ["", "0-", "a", "3-0"] {
@@ -225,7 +231,7 @@ mod tests {
         }
     }
 
-    /// A folder like the kernel's, with four CPUs of which the third is away.
+    /// A folder like /sys/devices/system/cpu, with four CPUs, the third of them offline.
     fn machine(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("cpus-{name}-{}", std::process::id()));
         for cpu in 0..4 {
@@ -243,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_that_were_taken_away_come_back_and_others_stay_away() {
+    fn drop_restores_the_cpus_that_were_online_at_the_start() {
         let folder = machine("back");
         let mut cpus = Cpus::at(folder.clone()).unwrap();
         assert_eq!(cpus.count(), 3);
@@ -258,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_come_back_when_the_program_panics() {
+    fn a_panic_restores_the_cpus() {
         let folder = machine("panic");
         let inside = folder.clone();
         let panicked = std::panic::catch_unwind(move || {
@@ -272,13 +278,13 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_gone_when_its_guard_is() {
+    fn drop_kills_the_process() {
         let mut command = Command::new("sleep");
         command.arg("60").stdin(Stdio::null());
         let process = Process::start("a sleeper", &mut command).unwrap();
         let pid = process.pid();
         drop(process);
-        // SAFETY: signal 0 only asks whether there is such a process.
+        // SAFETY: signal 0 only checks whether the process exists.
         assert_eq!(unsafe { libc::kill(pid, 0) }, -1);
         let mut process = Process::start("a sleeper", &mut command).unwrap();
         let error = process.wait(Duration::from_millis(50)).unwrap_err();

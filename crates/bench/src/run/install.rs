@@ -1,73 +1,77 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `bench install`: other schedulers, built by cargo from crates.io.
+//! `bench install`: builds other schedulers from crates.io with cargo.
 
 use super::cli::InstallArguments;
 use super::contenders::{self, Contender};
 use super::guard::{self, Process};
-use super::progress::say;
 use anyhow::{Context, Result, bail, ensure};
+use pandemonium_host::print::print;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// One scheduler takes minutes on most machines.
+/// Longest build of one scheduler. It takes minutes on most machines.
 const BUILD_LIMIT: Duration = Duration::from_secs(3 * 3_600);
-/// Names the compiler of the BPF half to the schedulers' build scripts, which otherwise take
-/// `clang`, however old.
+/// The variable from which the schedulers' build scripts take the compiler of their BPF code. Without
+/// it they take `clang`, however old it is.
 const CLANG_VARIABLE: &str = "BPF_CLANG";
-/// The oldest that knows the instructions of today's schedulers (`-mcpu=v4`), and the newest name
-/// that is tried.
+/// The oldest clang that has the BPF instructions of current schedulers (`-mcpu=v4`).
 const CLANG_OLDEST: u32 = 18;
+/// The newest `clang-N` that is searched.
 const CLANG_NEWEST: u32 = 30;
-const NEEDS: &str = "besides cargo, schedulers want clang 18 or newer, pkg-config, and the headers \
+/// What the builds need.
+const NEEDS: &str = "besides cargo, the builds need clang 18 or newer, pkg-config, and the headers \
     of libelf, zlib and libseccomp (Debian: clang-19 pkg-config libelf-dev zlib1g-dev \
     libseccomp-dev)";
 
-/// Installs one after the other, and says which could not be; the others do not suffer for it.
+/// Installs one scheduler after the other. A failure does not stop the others; the error names all
+/// that failed.
 pub fn run(arguments: &InstallArguments) -> Result<()> {
     guard::catch_signals()?;
     let root = match &arguments.root {
         Some(root) => root.clone(),
-        None => contenders::peers()?.parent().context("the peers have a folder")?.into(),
+        None => {
+            contenders::peers()?.parent().context("the folder of schedulers has no parent")?.into()
+        }
     };
     fs::create_dir_all(&root).with_context(|| format!("creating {}", root.display()))?;
     let clang = clang()?;
-    // In one folder they share what they have in common, which is most of the work, and a second
-    // try goes on where the first one ended.
+    // All builds share this folder, because most of their dependencies are the same; a second try
+    // continues where the first one stopped.
     let build = root.join("build");
     let mut missing = Vec::new();
     for (number, name) in arguments.names.iter().enumerate() {
-        say(&format!("[{}/{}] {name}: cargo builds it", number + 1, arguments.names.len()));
+        print(&format!("[{}/{}] {name}: cargo builds it", number + 1, arguments.names.len()));
         let start = Instant::now();
         match install(name, &root, &build, clang.as_ref()) {
             Ok(version) => {
                 let (minutes, seconds) =
                     (start.elapsed().as_secs() / 60, start.elapsed().as_secs() % 60);
                 let bin = root.join("bin");
-                say(&format!(
+                print(&format!(
                     "{name}: {version}, in {}, {minutes}:{seconds:02} min",
                     bin.display()
                 ));
             }
             Err(error) => {
                 guard::check_interrupt()?;
-                say(&format!("FAILED {name}: {error:#}"));
+                print(&format!("FAILED {name}: {error:#}"));
                 missing.push(name.as_str());
             }
         }
     }
     if missing.is_empty() {
-        // What is left of it is of no use to anybody.
+        // After a complete installation the build folder is not needed any more.
         let _ = fs::remove_dir_all(&build);
         return Ok(());
     }
     bail!("{} could not be installed; {NEEDS}", missing.join(", "))
 }
 
-/// Its version, when it is there and answers.
+/// Installs one scheduler and returns its version.
 fn install(name: &str, root: &Path, build: &Path, clang: Option<&OsString>) -> Result<String> {
     let mut command = Command::new("cargo");
     command.args(["install", "--locked", "--root"]).arg(root);
@@ -75,15 +79,14 @@ fn install(name: &str, root: &Path, build: &Path, clang: Option<&OsString>) -> R
     command.envs(clang.map(|clang| (CLANG_VARIABLE, clang)));
     let started = Process::start("cargo", &mut command);
     let status = started.context("cargo builds them (https://rustup.rs)")?.wait(BUILD_LIMIT)?;
-    ensure!(status.success(), "cargo says why ({status})");
+    ensure!(status.success(), "cargo failed ({status})");
     let program = name.split('@').next().unwrap_or(name);
     let bin = root.join("bin");
     ensure!(bin.join(program).is_file(), "the crate has no program of that name");
     Ok(Contender::parse(program).map_err(anyhow::Error::msg)?.describe(&bin).version)
 }
 
-/// What [`CLANG_VARIABLE`] has to be: nothing if `clang` itself is new enough, or if somebody has
-/// chosen.
+/// The value for [`CLANG_VARIABLE`]; `None` if the user has set it or `clang` itself is new enough.
 fn clang() -> Result<Option<OsString>> {
     if std::env::var_os(CLANG_VARIABLE).is_some() || is_new_enough("clang") {
         return Ok(None);
@@ -103,7 +106,7 @@ fn is_new_enough(name: &str) -> bool {
     text.is_ok_and(|text| version_of(&text).is_some_and(|version| version >= CLANG_OLDEST))
 }
 
-/// Of `Debian clang version 19.1.7 (3~deb12u1)` the 19.
+/// The major version: 19 from `Debian clang version 19.1.7 (3~deb12u1)`.
 fn version_of(text: &str) -> Option<u32> {
     let (_, version) = text.split_once("clang version ")?;
     version.split('.').next()?.parse().ok()
@@ -114,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_of_a_compiler_is_read() {
+    fn the_major_version_of_clang_is_parsed() {
         assert_eq!(version_of("Debian clang version 19.1.7 (3)\nTarget: x86_64"), Some(19));
         assert_eq!(version_of("clang version 18.1.0"), Some(18));
         assert_eq!(version_of("gcc 12.2.0"), None);

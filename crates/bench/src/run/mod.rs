@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `bench run`: measures every phase under each scheduler by turns, with the CPUs that were asked
-//! for, on the machine it runs on.
+//! `bench run`: measures every phase under each scheduler on this machine.
 //!
 //! ```text
 //! for each number of CPUs: calibrate; for each iteration: for each scheduler, the kernel's first:
 //!     load, settle, measure every phase and save after each, unload
 //! ```
 //!
-//! So neighbours in time are what is compared (A B A B), and whatever drifts, drifts for all.
+//! The schedulers alternate (A B A B), so that a slow drift of the machine affects all of them alike.
 
 pub mod cli;
 mod contenders;
@@ -25,41 +24,43 @@ use contenders::{Contender, Loaded};
 use guard::Cpus;
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
-use probe::{Course, Found, Probe};
+use pandemonium_host::print::print;
+use probe::{Options, PhaseResult, Probe};
 use progress::Progress;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-/// After a scheduler has taken over, tasks settle for so long.
+/// Wait after a scheduler is loaded or CPUs change, so that tasks settle.
 const SETTLE: Duration = Duration::from_secs(1);
-/// Shells say so of a program that a SIGINT has ended.
+/// The exit code that shells report for a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 
-/// Runs the benchmark and says where the results are.
+/// Runs the benchmark and prints where the results are.
 pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     if !arguments.kernel_only {
         preflight::check()?;
     }
     let mut bench = Bench::prepare(arguments)?;
     let outcome = bench.measure_all();
-    progress::say(&format!("results: {}", bench.path.display()));
+    print(&format!("results: {}", bench.path.display()));
     if guard::was_interrupted() {
-        eprintln!("error: interrupted; what was measured until then is in the results");
+        eprintln!("error: interrupted; the results have what was measured until then");
         return Ok(ExitCode::from(INTERRUPTED));
     }
     outcome.map_err(Failure::Internal)?;
     let path = bench.path.display();
-    progress::say(&format!("`scx_pandemonium_user bench report {path}` shows them"));
+    print(&format!("`scx_pandemonium_user bench report {path}` shows them"));
     match bench.results.failures.len() {
         0 => Ok(ExitCode::SUCCESS),
         failures => {
-            eprintln!("error: {failures} failures, which are in the results with their words");
+            eprintln!("error: {failures} failures; the results have the reasons");
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
+/// A benchmark in progress.
 struct Bench {
     probe: Probe,
     cpus: Cpus,
@@ -70,24 +71,25 @@ struct Bench {
     iterations: u32,
     warm_up: u32,
     seconds: f64,
-    /// Where installed peers are.
+    /// The folder of installed schedulers.
     peers: PathBuf,
     path: PathBuf,
     results: Results,
     store: Store,
 }
 
-/// Where a measurement stands.
+/// The position in the loops of [`Bench::measure_all`].
 #[derive(Clone, Copy)]
 struct Round {
     cpus: usize,
+    /// Speed of one CPU: rounds of the probe's work in a millisecond.
     rounds_per_ms: u64,
-    /// `None` in a warm-up, which is not counted.
+    /// `None` in a warm-up, which is not stored.
     iteration: Option<u32>,
 }
 
 impl Bench {
-    /// Everything that can be refused is refused here, before anything is touched.
+    /// Checks everything that can fail before anything on the machine changes.
     fn prepare(arguments: &RunArguments) -> Result<Bench, Failure> {
         let usage = |error: anyhow::Error| Failure::Usage(format!("{error:#}"));
         guard::catch_signals().map_err(Failure::Internal)?;
@@ -132,16 +134,16 @@ impl Bench {
             self.cpus.use_first(cpus)?;
             guard::pause(SETTLE)?;
             let rounds_per_ms = self.probe.calibrate().context("calibrating")?;
-            // One that does not load once does not load, and has said so.
-            let mut willing = self.contenders.clone();
+            // A scheduler that fails to load once is not tried again with these CPUs.
+            let mut loadable = self.contenders.clone();
             for number in 0..self.warm_up + self.iterations {
                 let iteration = number.checked_sub(self.warm_up);
                 let round = Round { cpus, rounds_per_ms, iteration };
-                for contender in willing.clone() {
+                for contender in loadable.clone() {
                     if !self.measure_one(&contender, round, &mut progress)? {
-                        willing.retain(|other| *other != contender);
+                        loadable.retain(|other| *other != contender);
                         let missing = self.warm_up + self.iterations - number - 1;
-                        progress.pass(missing as usize * self.phases.len());
+                        progress.skip(missing as usize * self.phases.len());
                     }
                 }
             }
@@ -150,7 +152,7 @@ impl Bench {
         self.store.save(&self.results)
     }
 
-    /// Every phase under one scheduler, once. False if it could not be loaded.
+    /// Measures every phase once under one scheduler. False if the scheduler could not be loaded.
     fn measure_one(
         &mut self,
         contender: &Contender,
@@ -161,33 +163,33 @@ impl Bench {
             Ok(loaded) => Some(loaded),
             Err(error) => {
                 self.fail(contender, round, None, &error)?;
-                progress.pass(self.phases.len());
+                progress.skip(self.phases.len());
                 return Ok(false);
             }
         };
         guard::pause(SETTLE)?;
         for phase in self.phases.clone() {
             if loaded.is_none() {
-                // It was thrown out in the phase before; the next one deserves its own chance.
+                // The kernel ejected it in the previous phase: load it again for this one.
                 loaded = contender.load(&self.peers).ok();
             }
             let Some(running) = &mut loaded else {
-                let gone = anyhow::anyhow!("it could not be loaded again");
-                self.fail(contender, round, Some(&phase), &gone)?;
-                progress.pass(1);
+                let error = anyhow::anyhow!("it could not be loaded again");
+                self.fail(contender, round, Some(&phase), &error)?;
+                progress.skip(1);
                 continue;
             };
             let outcome = self.measure(running, round, &phase);
             let what = round.describe(self.iterations, &contender.name, &phase);
             match outcome {
-                Ok(found) => {
-                    let line = progress.line(&what, &progress::some(&found.figures));
-                    self.keep(contender, round, phase, found)?;
-                    progress::say(&line);
+                Ok(result) => {
+                    let line = progress.line(&what, &progress::summary(&result.figures));
+                    self.keep(contender, round, phase, result)?;
+                    print(&line);
                 }
                 Err(error) => {
                     self.fail(contender, round, Some(&phase), &error)?;
-                    progress.pass(1);
+                    progress.skip(1);
                     if running.check().is_err() {
                         loaded = None;
                     }
@@ -200,30 +202,37 @@ impl Bench {
         Ok(true)
     }
 
-    /// What was measured counts only if the scheduler was there until the end.
-    fn measure(&self, loaded: &mut Loaded, round: Round, phase: &str) -> Result<Found> {
-        let course = Course {
+    /// Measures one phase. The result counts only if the scheduler stayed loaded until the end.
+    fn measure(&self, loaded: &mut Loaded, round: Round, phase: &str) -> Result<PhaseResult> {
+        let options = Options {
             seconds: self.seconds,
-            // Equal iterations of two schedulers meet the same numbers.
+            // The same iteration has the same seed under every scheduler.
             seed: self.results.seed.wrapping_add(u64::from(round.iteration.unwrap_or(0))),
             rounds_per_ms: round.rounds_per_ms,
             scheduler: loaded.pid(),
         };
-        let found = self.probe.measure(phase, &course);
+        let result = self.probe.measure(phase, &options);
         guard::check_interrupt()?;
         loaded.check()?;
-        found
+        result
     }
 
-    fn keep(&mut self, one: &Contender, round: Round, phase: String, found: Found) -> Result<()> {
+    /// Stores and saves a result, unless it is of a warm-up.
+    fn keep(
+        &mut self,
+        contender: &Contender,
+        round: Round,
+        phase: String,
+        result: PhaseResult,
+    ) -> Result<()> {
         let Some(iteration) = round.iteration else { return Ok(()) };
-        let Found { figures, curves } = found;
-        let (cpus, scheduler) = (round.cpus as u32, one.name.clone());
+        let PhaseResult { figures, curves } = result;
+        let (cpus, scheduler) = (round.cpus as u32, contender.name.clone());
         self.results.runs.push(Run { cpus, phase, scheduler, iteration, figures, curves });
         self.store.save(&self.results)
     }
 
-    /// Saved, then said; only an interruption ends everything.
+    /// Saves and prints a failure. The benchmark goes on, unless a signal interrupted it.
     fn fail(
         &mut self,
         contender: &Contender,
@@ -242,7 +251,7 @@ impl Bench {
             words,
         });
         self.store.save(&self.results)?;
-        progress::say(&line);
+        print(&line);
         Ok(())
     }
 }
@@ -257,7 +266,7 @@ impl Round {
     }
 }
 
-/// The phases that were asked for, in the order of the tables; all of them if none was.
+/// The phases to measure, in the order of the tables; all of them if `wanted` is empty.
 fn phases(probe: &Probe, wanted: &[String]) -> Result<Vec<String>> {
     let mut all = probe.phases()?;
     for name in wanted {
@@ -268,20 +277,21 @@ fn phases(probe: &Probe, wanted: &[String]) -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// Numbers of CPUs, each once, from the smallest on.
-fn counts(wanted: &[u32], there_are: usize) -> Result<Vec<usize>> {
+/// Distinct numbers of CPUs in ascending order; all CPUs if `wanted` is empty.
+fn counts(wanted: &[u32], online: usize) -> Result<Vec<usize>> {
     let mut counts: Vec<usize> = wanted.iter().map(|&count| count as usize).collect();
     if counts.is_empty() {
-        counts.push(there_are);
+        counts.push(online);
     }
     counts.sort_unstable();
     counts.dedup();
     for &count in &counts {
-        ensure!(count <= there_are, "{there_are} CPUs are online, so {count} cannot be used");
+        ensure!(count <= online, "{online} CPUs are online, so {count} cannot be used");
     }
     Ok(counts)
 }
 
+/// The schedulers to measure, the kernel's first.
 fn contenders(arguments: &RunArguments) -> Result<Vec<Contender>> {
     let mut all = vec![Contender::kernel()];
     if !arguments.kernel_only {
@@ -297,7 +307,7 @@ fn contenders(arguments: &RunArguments) -> Result<Vec<Contender>> {
     Ok(all)
 }
 
-/// What a person has to type to do it again.
+/// The command line that repeats this run.
 fn command_line() -> String {
     let mut words = std::env::args();
     let program = words.next().unwrap_or_default();
@@ -315,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_cpus_ascend_and_are_there() {
+    fn numbers_of_cpus_are_sorted_distinct_and_online() {
         assert_eq!(counts(&[], 4).unwrap(), [4]);
         assert_eq!(counts(&[4, 1, 2, 2], 4).unwrap(), [1, 2, 4]);
         let error = counts(&[8], 4).unwrap_err().to_string();

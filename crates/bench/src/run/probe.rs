@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The program that measures, `pandemonium_probe`: found, asked, and read.
+//! Runs `pandemonium_probe`, the program that measures, and reads its results.
 
 use super::guard::Process;
 use anyhow::{Context, Result, ensure};
@@ -15,91 +15,92 @@ use std::thread;
 use std::time::Duration;
 
 const NAME: &str = "pandemonium_probe";
-/// What a phase may take beyond the seconds that it measures, by a factor and by an amount: fixed
-/// work takes longer than planned under a scheduler that loses some of it.
+/// Time limit of a phase, as a multiple of its seconds and a number of seconds on top. Fixed work
+/// takes longer than planned under a slow scheduler.
 const LIMIT_FACTOR: f64 = 10.0;
-const LIMIT_MORE: f64 = 120.0;
+const LIMIT_EXTRA: f64 = 120.0;
 
-/// The program, beside our own or in PATH.
+/// The probe program.
 #[derive(Clone)]
 pub struct Probe {
     path: PathBuf,
 }
 
-/// How every phase is measured.
+/// Options of a measurement.
 #[derive(Clone, Copy, Debug)]
-pub struct Course {
+pub struct Options {
+    /// Length of the measurement.
     pub seconds: f64,
     pub seed: u64,
-    /// What one CPU does in a millisecond.
+    /// Speed of one CPU: rounds of work in a millisecond.
     pub rounds_per_ms: u64,
+    /// The scheduler's process, to measure its CPU time.
     pub scheduler: Option<libc::pid_t>,
 }
 
-/// What a phase has found.
+/// The result of one phase.
 #[derive(Debug, Deserialize)]
-pub struct Found {
+pub struct PhaseResult {
     pub figures: Vec<Figure>,
     pub curves: Vec<Curve>,
 }
 
 impl Probe {
+    /// Finds the program beside this one, else in PATH.
     pub fn find() -> Result<Probe> {
         let path = program::beside(NAME)?;
         Ok(Probe { path })
     }
 
-    /// The program itself, to be run by hand.
-    pub fn command(&self) -> Command {
-        Command::new(&self.path)
-    }
-
-    /// Names of all phases, in the order of the tables.
+    /// The names of all phases, in the order of the tables.
     pub fn phases(&self) -> Result<Vec<String>> {
-        self.ask(&["list".into()], Duration::from_secs(10))
+        self.query(&["list".into()], Duration::from_secs(10))
     }
 
-    /// What one CPU does in a millisecond while all of them work.
+    /// Measures the speed of one CPU while all CPUs work, in rounds of work per millisecond.
     pub fn calibrate(&self) -> Result<u64> {
-        let found: Found = self.ask(&["calibrate".into()], Duration::from_secs(60))?;
-        let rounds = found.figures.first().map_or(0.0, |figure| figure.value);
-        ensure!(rounds >= 1.0, "{NAME} could not find out how fast a CPU is");
+        let result: PhaseResult = self.query(&["calibrate".into()], Duration::from_secs(60))?;
+        let rounds = result.figures.first().map_or(0.0, |figure| figure.value);
+        ensure!(rounds >= 1.0, "{NAME} could not measure the speed of a CPU");
         Ok(rounds as u64)
     }
 
-    pub fn measure(&self, phase: &str, course: &Course) -> Result<Found> {
+    /// Measures one phase.
+    pub fn measure(&self, phase: &str, options: &Options) -> Result<PhaseResult> {
         let mut arguments: Vec<String> = vec![phase.into()];
         let mut add = |option: &str, value: String| arguments.extend([option.to_string(), value]);
-        add("--seconds", course.seconds.to_string());
-        add("--seed", course.seed.to_string());
-        add("--rounds-per-ms", course.rounds_per_ms.to_string());
-        if let Some(pid) = course.scheduler {
+        add("--seconds", options.seconds.to_string());
+        add("--seed", options.seed.to_string());
+        add("--rounds-per-ms", options.rounds_per_ms.to_string());
+        if let Some(pid) = options.scheduler {
             add("--scheduler", pid.to_string());
         }
-        let limit = Duration::from_secs_f64(course.seconds * LIMIT_FACTOR + LIMIT_MORE);
-        self.ask(&arguments, limit)
+        let limit = Duration::from_secs_f64(options.seconds * LIMIT_FACTOR + LIMIT_EXTRA);
+        self.query(&arguments, limit)
     }
 
-    fn ask<T: DeserializeOwned>(&self, arguments: &[String], limit: Duration) -> Result<T> {
-        let mut command = self.command();
+    /// Runs the program with these arguments and parses its output.
+    fn query<T: DeserializeOwned>(&self, arguments: &[String], limit: Duration) -> Result<T> {
+        let mut command = Command::new(&self.path);
         command.args(arguments).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process::start(NAME, &mut command)?;
-        let answer = reader(process.child().stdout.take());
-        let complaint = reader(process.child().stderr.take());
+        let output = reader(process.child().stdout.take());
+        let error = reader(process.child().stderr.take());
         let status = process.wait(limit)?;
-        let answer = answer.join().unwrap_or_default();
-        let complaint = complaint.join().unwrap_or_default();
-        let complaint = complaint.trim().trim_start_matches("error: ");
-        ensure!(status.success(), "{complaint} ({status})");
-        serde_json::from_str(&answer).with_context(|| format!("{NAME} answered {answer:?}"))
+        let output = output.join().unwrap_or_default();
+        let error = error.join().unwrap_or_default();
+        let error = error.trim().trim_start_matches("error: ");
+        ensure!(status.success(), "{error} ({status})");
+        serde_json::from_str(&output).with_context(|| format!("{NAME} printed {output:?}"))
     }
 }
 
+/// Reads a stream in a thread until it closes, so that the pipe never fills.
 fn reader(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What could be read until an error is all there is to tell.
+        // After an error, what was read until then is the output.
         let _ = stream.map(|mut stream| stream.read_to_end(&mut bytes));
         String::from_utf8_lossy(&bytes).into_owned()
     })

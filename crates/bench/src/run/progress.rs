@@ -1,48 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How far it is, and how long it still takes.
+//! Progress of a benchmark: phases done, and the estimated time left.
 
 use crate::results::Clock;
 use pandemonium_statistics::figure::{Figure, Unit};
-use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Of each phase, so many figures are shown while it goes on.
+/// Number of figures of a phase that its progress line shows.
 const FIGURES: usize = 3;
 
-/// Prints a line. A reader that has gone away is no reason to stop measuring.
-pub fn say(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
-}
-
-/// Counts phases.
+/// Counts the phases that are done.
 pub struct Progress {
     start: Instant,
     done: usize,
     all: usize,
-    /// Virtual time is not the time of whoever waits.
+    /// Whether the time left is virtual or real.
     clock: Clock,
 }
 
 impl Progress {
+    /// A benchmark of `all` phases that starts now.
     pub fn new(all: usize, clock: Clock) -> Progress {
         Progress { start: Instant::now(), done: 0, all, clock }
     }
 
-    /// So many phases are through, measured or not.
-    pub fn pass(&mut self, phases: usize) {
+    /// Counts phases that are not measured because of a failure.
+    pub fn skip(&mut self, phases: usize) {
         self.done += phases;
     }
 
-    /// One more is through: a line for a person.
-    pub fn line(&mut self, what: &str, found: &str) -> String {
+    /// Counts one measured phase and returns its progress line.
+    pub fn line(&mut self, what: &str, result: &str) -> String {
         self.done += 1;
         let left = self.left(self.start.elapsed());
         let width = self.all.to_string().len();
-        format!("[{:width$}/{}] {what}: {found}{left}", self.done, self.all)
+        format!("[{:width$}/{}] {what}: {result}{left}", self.done, self.all)
     }
 
-    /// As if each phase that is left took as long as each has taken until now.
+    /// The estimated time left: the remaining phases take as long as the average so far.
     fn left(&self, elapsed: Duration) -> String {
         let left = self.all.saturating_sub(self.done);
         if left == 0 {
@@ -60,13 +55,13 @@ impl Progress {
     }
 }
 
-/// The first figures in words.
-pub fn some(figures: &[Figure]) -> String {
-    let words: Vec<String> = figures.iter().take(FIGURES).map(words).collect();
-    words.join(", ")
+/// The first figures as text.
+pub fn summary(figures: &[Figure]) -> String {
+    let figures: Vec<String> = figures.iter().take(FIGURES).map(show).collect();
+    figures.join(", ")
 }
 
-fn words(figure: &Figure) -> String {
+fn show(figure: &Figure) -> String {
     let value = match figure.value.abs() {
         100.0.. => format!("{:.0}", figure.value),
         _ => format!("{:.2}", figure.value),
@@ -89,12 +84,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_left_is_in_proportion() {
+    fn the_time_left_is_proportional_to_the_phases_left() {
         let mut progress = Progress::new(12, Clock::Real);
-        progress.pass(2);
+        progress.skip(2);
         assert_eq!(progress.left(Duration::from_secs(4)), " (about 20 s left)");
         assert_eq!(progress.left(Duration::from_secs(60)), " (about 5 min left)");
-        progress.pass(9);
+        progress.skip(9);
         assert!(progress.line("x", "y").ends_with("[12/12] x: y"));
     }
 }

@@ -2,9 +2,9 @@
 
 //! Knobs as a person writes and reads them.
 
-use super::registry::{Key, KeySet, Shown, keys};
-use super::{KEYS, Knobs};
+use super::table::{KeySet, Knob, Table, Values};
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::fmt;
 
 pub(super) fn read_digits(word: &str) -> Option<u64> {
@@ -22,7 +22,18 @@ pub(super) fn read_micros(word: &str) -> Option<u64> {
     read_digits(whole)?.checked_mul(1_000)?.checked_add(read_digits(part)? * padding)
 }
 
-impl Knobs {
+/// Values that a text has changed.
+#[derive(Clone, Debug)]
+pub struct Amended {
+    /// All values, with the changes.
+    pub values: Values,
+    /// The knobs that the text names.
+    pub named: KeySet,
+    /// Older names that it used, and the names that they have now.
+    pub renamed: Vec<(&'static str, &'static str)>,
+}
+
+impl Values {
     /// Changes one knob, given as `KEY=VALUE`. On an error nothing is changed.
     pub fn set(&mut self, assignment: &str) -> Result<(), KnobError> {
         let mut changed = *self;
@@ -32,82 +43,80 @@ impl Knobs {
         Ok(())
     }
 
-    /// The defaults, changed by a file: lines `KEY=VALUE`; what follows a `#` is a comment.
-    pub fn parse_file(text: &str) -> Result<(Knobs, KeySet), FileError> {
-        Knobs::default().amended(text)
-    }
-
-    /// These knobs, changed by such a file, and which keys it named. Whether values go together is
-    /// asked when all are known, so their order does not matter.
-    pub fn amended(&self, text: &str) -> Result<(Knobs, KeySet), FileError> {
-        let (mut knobs, mut named) = (*self, KeySet::EMPTY);
+    /// These values, changed by lines `KEY=VALUE`; what follows a `#` is a comment. Whether values
+    /// go together is asked when all are known, so their order does not matter.
+    pub fn amended(&self, text: &str) -> Result<Amended, FileError> {
+        let (mut values, mut named) = (*self, KeySet::none(self.table));
+        let mut renamed = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let at = |error| FileError { line: Some(index + 1), error };
             let line = line.split('#').next().unwrap_or_default().trim();
             if line.is_empty() {
                 continue;
             }
-            let key = knobs.assign(line).map_err(at)?;
-            if named.holds(key.name) {
-                return Err(at(KnobError::Twice(key.name)));
+            let (knob, old) = values.assign(line).map_err(at)?;
+            if named.holds(knob.name) {
+                return Err(at(KnobError::Twice(knob.name)));
             }
-            named = named.with(key.name);
+            named = named.with(knob.name);
+            renamed.extend(old.map(|old| (old, knob.name)));
         }
-        knobs.check().map_err(|error| FileError { line: None, error })?;
-        Ok((knobs, named))
+        values.check().map_err(|error| FileError { line: None, error })?;
+        Ok(Amended { values, named, renamed })
     }
 
     /// Whether every knob is within its range and none contradicts another.
     pub fn check(&self) -> Result<(), KnobError> {
-        for key in keys() {
-            let (low, high) = key.limits();
-            if !(low..=high).contains(&key.get(self)) {
-                let given = key.show(self).to_string();
-                return Err(KnobError::Value { key: key.name, given });
+        for (knob, word) in self.iter() {
+            let (low, high) = knob.limits();
+            if !(low..=high).contains(&word) {
+                return Err(KnobError::Value { knob, given: knob.show(word).to_string() });
             }
         }
-        let ordered = [
-            ("slice_min_us", "slice_us"),
-            ("slice_min_us", "batch_slice_us"),
-            ("slice_min_us", "burst_slice_us"),
-            ("lat_cri_low", "lat_cri_high"),
-        ];
-        for (low, high) in ordered {
-            let (Some(low), Some(high)) = (Key::named(low), Key::named(high)) else { continue };
-            let values = (low.get(self), high.get(self));
-            if values.0 > values.1 {
-                return Err(KnobError::Order { low: low.name, high: high.name, values });
+        let knob = |name| Some((self.table.named(name)?, self.get(name)?));
+        for (low, high) in self.table.ordered {
+            let (Some(low), Some(high)) = (knob(low), knob(high)) else { continue };
+            if low.1 > high.1 {
+                return Err(KnobError::Order { low, high });
             }
         }
         Ok(())
     }
 
-    /// All values as numbers, for memory that is shared between processes.
-    pub fn to_raw(&self) -> [u64; KEYS] {
-        let mut raw = [0; KEYS];
-        for (cell, key) in raw.iter_mut().zip(keys()) {
-            *cell = key.get(self);
-        }
-        raw
-    }
-
-    /// The knobs that [`to_raw`](Knobs::to_raw) wrote; `None` if they are no valid ones.
-    pub fn from_raw(raw: &[u64; KEYS]) -> Option<Knobs> {
-        let mut knobs = Knobs::default();
-        let in_range = raw.iter().zip(keys()).all(|(&raw, key)| key.set(&mut knobs, raw));
-        (in_range && knobs.check().is_ok()).then_some(knobs)
-    }
-
-    fn assign(&mut self, assignment: &str) -> Result<&'static Key, KnobError> {
+    /// The knob that was set, and the older name by which it was called, if it was.
+    fn assign(
+        &mut self,
+        assignment: &str,
+    ) -> Result<(&'static Knob, Option<&'static str>), KnobError> {
         let form = || KnobError::Form(clip(assignment));
-        let (name, word) = assignment.split_once('=').ok_or_else(form)?;
-        let (name, word) = (name.trim(), word.trim());
-        let key = Key::named(name).ok_or_else(|| KnobError::Unknown(clip(name)))?;
-        let raw = key.read(word);
-        match raw.is_some_and(|raw| key.set(self, raw)) {
-            true => Ok(key),
-            false => Err(KnobError::Value { key: key.name, given: clip(word) }),
+        let (name, text) = assignment.split_once('=').ok_or_else(form)?;
+        let (name, text) = (name.trim(), text.trim());
+        let unknown = || KnobError::Unknown(clip(name));
+        let knob = self.table.named(name).ok_or_else(unknown)?;
+        let word = knob.read(text);
+        if !word.is_some_and(|word| self.put(knob.name, word)) {
+            return Err(KnobError::Value { knob, given: clip(text) });
         }
+        Ok((knob, knob.aliases.iter().find(|alias| **alias == name).copied()))
+    }
+}
+
+impl Table {
+    /// A file that [`Values::amended`] reads as these very values, with an explanation of each knob.
+    pub fn file_of(values: &Values) -> impl fmt::Display + '_ {
+        File(values)
+    }
+}
+
+struct File<'v>(&'v Values);
+
+impl fmt::Display for File<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (knob, word) in self.0.iter() {
+            let value = knob.show(word);
+            writeln!(f, "# {} Takes {}.\n{}={value}", knob.about(), knob.range(), knob.name)?;
+        }
+        Ok(())
     }
 }
 
@@ -116,19 +125,8 @@ fn clip(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-impl fmt::Display for Knobs {
-    /// A file that [`Knobs::parse_file`] reads as these very knobs, with an explanation of each.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for key in keys() {
-            let value = key.show(self);
-            writeln!(f, "# {} Takes {}.\n{}={value}", key.doc, key.range(), key.name)?;
-        }
-        Ok(())
-    }
-}
-
 /// Why a knob was not changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum KnobError {
     /// There is no `=` in it.
     Form(String),
@@ -137,18 +135,16 @@ pub enum KnobError {
     /// The value is no value of this knob, or out of its range.
     Value {
         /// Which knob.
-        key: &'static str,
+        knob: &'static Knob,
         /// What it was given.
         given: String,
     },
     /// One value must not be above another.
     Order {
-        /// The one that must be lower.
-        low: &'static str,
-        /// The one that must be higher.
-        high: &'static str,
-        /// Their numbers, as [`Key::get`] gives them.
-        values: (u64, u64),
+        /// The one that must be lower, and its word.
+        low: (&'static Knob, u64),
+        /// The one that must be higher, and its word.
+        high: (&'static Knob, u64),
     },
     /// A file names the knob twice.
     Twice(&'static str),
@@ -159,28 +155,39 @@ impl fmt::Display for KnobError {
         match self {
             KnobError::Form(text) => write!(f, "{text:?} is not of the form KEY=VALUE"),
             KnobError::Unknown(name) => write!(f, "there is no knob {name:?}"),
-            KnobError::Twice(key) => write!(f, "{key} is given twice"),
-            KnobError::Value { key, given } => match Key::named(key) {
-                Some(it) => write!(f, "{key} takes {}, not {given:?}", it.range()),
-                None => write!(f, "{key} does not take {given:?}"),
-            },
-            KnobError::Order { low, high, values } => {
-                let show = |f: &mut fmt::Formatter<'_>, name, raw| match Key::named(name) {
-                    Some(key) => write!(f, "{name} ({})", Shown { key, raw }),
-                    None => f.write_str(name),
-                };
-                show(f, low, values.0)?;
-                f.write_str(" must not be above ")?;
-                show(f, high, values.1)
+            KnobError::Twice(name) => write!(f, "{name} is given twice"),
+            KnobError::Value { knob, given } => {
+                write!(f, "{} takes {}, not {given:?}", knob.name, knob.range())
             }
+            KnobError::Order { low, high } => write!(
+                f,
+                "{} ({}) must not be above {} ({})",
+                low.0.name,
+                low.0.show(low.1),
+                high.0.name,
+                high.0.show(high.1)
+            ),
         }
+    }
+}
+
+impl PartialEq for KnobError {
+    /// Two errors are equal if they say the same.
+    fn eq(&self, other: &KnobError) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl fmt::Debug for KnobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
 impl core::error::Error for KnobError {}
 
 /// Why a file of knobs was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FileError {
     /// In which line, counted from 1; `None` when lines contradict each other.
     pub line: Option<usize>,

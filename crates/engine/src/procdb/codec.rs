@@ -3,7 +3,7 @@
 //! Profiles as bytes, for a file or for memory shared with another process.
 //!
 //! ```text
-//! version 3, ours, little endian:
+//! version 3, this program's, little endian:
 //!   magic "PANDEMDB" | version u32 | count u32 | count entries of 64 bytes | checksum u64
 //!
 //! entry: eight words of 64 bits
@@ -12,17 +12,18 @@
 //!   3     deviation of run, ns           7  last seen, minutes | misses << 32
 //!   4     wakes | switches << 32, mHz
 //!
-//! versions 1 and 2, the original's, read only:
+//! versions 1 and 2, PANDEMONIUM's, read only:
 //!   magic "PDDB" | version u32 | count u32 | count entries
 //!   entry: name 16, tier 1, padding 7, run u64,
 //!          version 2 only: deviation u64, wakes u64, switches u64, both in 100 ms
 //!          observations u32, votes u32
 //! ```
 //!
-//! Our magic differs from the original's in more than one bit, so no damaged file of ours passes
-//! for one of theirs, which have no checksum. Bytes come from a disk that others may have written
-//! to: nothing is allocated before the count has been checked against the length, and a number
-//! out of range is brought into range.
+//! PANDEMONIUM's versions have no checksum. The magic of version 3 differs from theirs in more than
+//! one bit, so a damaged file of version 3 is not read as one of theirs.
+//!
+//! Any program may have written the bytes. So the decoder allocates nothing before it has checked
+//! the count against the length, and it clamps numbers that are out of range.
 
 use super::{Minute, Profile, Rate, Votes};
 use crate::task::{COMM_LEN, Comm, Tier};
@@ -30,9 +31,9 @@ use crate::time::Span;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// First bytes of our files.
+/// First bytes of version 3.
 pub const MAGIC: [u8; 8] = *b"PANDEMDB";
-/// The format written.
+/// The version that is written.
 pub const VERSION: u32 = 3;
 /// Words of an entry.
 pub const WORDS: usize = 8;
@@ -43,37 +44,36 @@ pub const HEADER_LEN: usize = 16;
 /// Bytes after the last entry.
 pub const CHECKSUM_LEN: usize = 8;
 
-/// First bytes of the original's files.
+/// First bytes of PANDEMONIUM's files.
 const ORIGINAL_MAGIC: [u8; 4] = *b"PDDB";
-/// Bytes before the first entry of the original's files.
+/// Bytes before the first entry of PANDEMONIUM's files.
 const ORIGINAL_HEADER_LEN: usize = 12;
-/// Bytes of an entry of the original's versions 1 and 2.
+/// Bytes of an entry of PANDEMONIUM's versions 1 and 2.
 const ORIGINAL_ENTRY_LEN: [usize; 2] = [40, 64];
-/// Most votes that an entry of the original's is credited with, all of them for the tier it
-/// names.
+/// Most votes that an imported entry of PANDEMONIUM gets, all for the tier that it names.
 ///
-/// The original counts votes for ever and stores only which tier had most of them, so a mix of
-/// six to four comes back as ten of ten. Three votes are the fewest that predict: the import
-/// helps from the first start, and two observations of our own that disagree end it.
+/// PANDEMONIUM's votes never fade, and its file stores only the tier with the most votes, so a mix
+/// of six to four is read as ten of ten. Three votes are the fewest that predict: with them an
+/// imported entry predicts at once, and two observations that disagree end the prediction.
 const ORIGINAL_VOTES_MAX: u32 = 3;
 
-/// Why bytes are no process database.
+/// Why bytes are not a process database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// They begin like none.
+    /// They begin with neither magic.
     Foreign,
-    /// They end before a header does.
+    /// They end before the header does.
     Truncated,
-    /// A version that this program does not know.
+    /// This program does not know the version.
     Version(u32),
     /// The length does not fit the number of entries.
     Length {
-        /// How many entries the header promises.
+        /// The number of entries that the header states.
         entries: u32,
-        /// How many bytes there are.
+        /// The number of bytes.
         bytes: usize,
     },
-    /// Something was changed after it was written.
+    /// The checksum does not match the content.
     Checksum,
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
-/// An entry in words, as it is kept in memory that is shared word by word.
+/// An entry as words, for memory that is shared word by word.
 pub fn pack(profile: &Profile) -> [u64; WORDS] {
     let [low, high] = profile.comm.to_words();
     let [batch, interactive, lat_critical] = profile.votes.as_raw();
@@ -111,7 +111,7 @@ pub fn pack(profile: &Profile) -> [u64; WORDS] {
     ]
 }
 
-/// The profile in an entry. Any words make one: what is out of range is brought into range.
+/// The profile of an entry. Any words are a profile, because numbers out of range are clamped.
 pub fn unpack(words: &[u64; WORDS]) -> Profile {
     let (wakes, switches) = unpair(words[4]);
     let (batch, interactive) = unpair(words[5]);
@@ -130,7 +130,7 @@ pub fn unpack(words: &[u64; WORDS]) -> Profile {
     }
 }
 
-/// The bytes of a database.
+/// Encodes a database.
 pub fn encode(profiles: &[Profile]) -> Vec<u8> {
     let count = u32::try_from(profiles.len()).expect("a database holds at most 2^20 names");
     let mut bytes = Vec::with_capacity(HEADER_LEN + profiles.len() * ENTRY_LEN + CHECKSUM_LEN);
@@ -145,9 +145,9 @@ pub fn encode(profiles: &[Profile]) -> Vec<u8> {
     bytes
 }
 
-/// The profiles in the bytes of a database, ours or the original's.
+/// Decodes a database of version 3 or of PANDEMONIUM.
 ///
-/// The original does not say when a name was seen: its entries count as seen at `when`.
+/// PANDEMONIUM does not store when a name was seen, so its entries count as seen at `when`.
 pub fn decode(bytes: &[u8], when: Minute) -> Result<Vec<Profile>, DecodeError> {
     if bytes.starts_with(&MAGIC) {
         decode_ours(bytes)
@@ -168,7 +168,7 @@ fn decode_ours(bytes: &[u8]) -> Result<Vec<Profile>, DecodeError> {
     }
     let wrong_length = DecodeError::Length { entries, bytes: bytes.len() };
     let body = &bytes[HEADER_LEN..];
-    // 2^32 entries of 64 bytes fit into 64 bits, and the library is built for nothing smaller.
+    // 2^32 entries of 64 bytes cannot overflow 64 bits.
     if body.len() as u64 != u64::from(entries) * ENTRY_LEN as u64 + CHECKSUM_LEN as u64 {
         return Err(wrong_length);
     }
@@ -194,7 +194,7 @@ fn decode_original(bytes: &[u8], when: Minute) -> Result<Vec<Profile>, DecodeErr
         1 | 2 => ORIGINAL_ENTRY_LEN[version as usize - 1],
         _ => return Err(DecodeError::Version(version)),
     };
-    // The original ignores what follows the entries, so trailing bytes are no damage.
+    // PANDEMONIUM ignores bytes after the entries, so they are valid.
     let body = &bytes[ORIGINAL_HEADER_LEN..];
     if (body.len() as u64) < u64::from(entries) * len as u64 {
         return Err(DecodeError::Length { entries, bytes: bytes.len() });
@@ -203,7 +203,8 @@ fn decode_original(bytes: &[u8], when: Minute) -> Result<Vec<Profile>, DecodeErr
     Ok(body.chunks_exact(len).take(entries as usize).map(read).collect())
 }
 
-/// An entry of 40 bytes is of version 1, which has no deviation and no rates: they are zero.
+/// Decodes an entry of PANDEMONIUM. One of 40 bytes is of version 1, which has no deviation and no
+/// rates; they become zero.
 fn original_entry(bytes: &[u8], when: Minute) -> Profile {
     let mut name = [0; COMM_LEN];
     name.copy_from_slice(&bytes[..COMM_LEN]);
@@ -211,11 +212,11 @@ fn original_entry(bytes: &[u8], when: Minute) -> Profile {
     let detailed = bytes.len() == ORIGINAL_ENTRY_LEN[1];
     let detail = |at: usize| if detailed { word(&bytes[at..at + 8]) } else { 0 };
     let (observations, votes) = unpair(word(&bytes[bytes.len() - 8..]));
-    let mut credit = [0; 3];
-    credit[tier.index()] = votes.min(ORIGINAL_VOTES_MAX);
+    let mut counts = [0; 3];
+    counts[tier.index()] = votes.min(ORIGINAL_VOTES_MAX);
     Profile {
         comm: Comm::from_kernel(name),
-        votes: Votes::fresh(credit),
+        votes: Votes::fresh(counts),
         run: Span::from_nanos(word(&bytes[24..32])),
         run_dev: Span::from_nanos(detail(32)),
         wake_freq: Rate::from_per_100ms(detail(40)),
@@ -226,15 +227,15 @@ fn original_entry(bytes: &[u8], when: Minute) -> Profile {
     }
 }
 
-/// FNV-1a of 64 bits. Each step is a bijection of the sum so far, so two inputs that differ in
-/// one byte never have the same sum; it guards against damage, not against intent.
+/// FNV-1a of 64 bits. Each step is a bijection of the sum so far, so two inputs that differ in one
+/// byte never have the same sum. It detects damage; it does not prevent forgery.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// Two numbers of 32 bits in one word, the first in the lower half.
+/// Packs two numbers of 32 bits into one word, the first in the lower half.
 const fn pair(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
@@ -243,7 +244,7 @@ const fn unpair(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
-/// The eight bytes of a slice as a number.
+/// Reads a slice of eight bytes as a number.
 fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(bytes);

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The process database: what was learned of a program, kept under its name, so that the next
-//! task of that name need not be watched before it is treated well.
+//! The process database: a profile of every program name, learned from its tasks, that predicts
+//! how a new task of that name behaves.
 //!
 //! ```text
-//! a task matured --Observation--> learn --> Profile (votes, averages) --> predict --> a new task
-//!                                   ^                                                     |
-//!                                   '------- was the prediction right? <------------------'
+//! mature task --Observation--> learn --> Profile (votes, averages) --> predict --> new task
+//!                                ^                                                    |
+//!                                '------- was the prediction right? <-----------------'
 //! ```
 //!
-//! Every observation is a vote for a tier. Votes fade as newer ones come in, so a program that
-//! changed its habits changes its prediction; a prediction that behaviour contradicts three times
-//! in a row is dropped at once. Nothing is predicted unless the votes agree well enough
-//! ([`Confidence`]).
+//! Every observation is a vote for a tier. Old votes fade with each new one, so the prediction
+//! follows a program that changes its behaviour. A profile is reset after three wrong predictions
+//! in a row. A profile predicts only if its votes agree well enough ([`Confidence`]).
 //!
-//! This module is the learning rule, a pure function of one profile; [`table`] holds the profiles
-//! and finds them; [`codec`] turns them into bytes. Time is an argument ([`Minute`]), and nothing
-//! here knows a file.
+//! This module is the learning rule, a pure function of one profile; [`table`] stores the profiles
+//! and finds them by name; [`codec`] converts them to bytes. Time is an argument ([`Minute`]), and
+//! nothing here accesses a file.
 
 pub mod codec;
 mod table;
@@ -26,20 +25,20 @@ pub use table::{CAPACITY, ProcDb, RETENTION_DAYS, Summary};
 use crate::task::{Comm, Tier};
 use crate::time::Span;
 
-/// Weight of the newest observation in an average, as a fraction of this. The original's number:
-/// half of an average is younger than six observations.
+/// An average moves by one part in this many towards each observation (PANDEMONIUM's number).
+/// The last six observations have half of its weight.
 const AVERAGE_OVER: u64 = 8;
-/// Observations without which nothing is predicted. The original's number: two may be chance.
+/// Fewest observations for a prediction (PANDEMONIUM's number): two may agree by chance.
 const OBSERVATIONS_MIN: u32 = 3;
-/// So many wrong predictions in a row end a profile: what it knows belongs to another program.
-/// As many as it takes to begin one, so that a prediction is lost as quickly as it is earned. One
-/// or two in a row are ordinary for a name that several programs share.
+/// This many wrong predictions in a row reset a profile, because its name now belongs to another
+/// program. Chosen equal to [`OBSERVATIONS_MIN`], so that a prediction is dropped as quickly as it
+/// is gained. One or two in a row are ordinary for a name that several programs share.
 const MISSES_MAX: u8 = 3;
 
-/// A minute of the calendar, counted from 1970-01-01 00:00 UTC; 32 bits last 8,000 years.
+/// Calendar time in minutes since 1970-01-01 00:00 UTC; 32 bits last 8,000 years.
 ///
-/// A clock may step. A stamp from the future counts as "now" and is never lowered: a machine that
-/// boots in 1970 because its clock has no battery must not throw away what it knows.
+/// The clock may step back. A time in the future counts as "now" and is never lowered, so that a
+/// machine that boots in 1970 because its clock has no battery keeps its profiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Minute(u32);
 
@@ -47,7 +46,7 @@ impl Minute {
     /// Minutes in a day.
     const PER_DAY: u32 = 24 * 60;
 
-    /// A stamp from minutes since 1970.
+    /// A time from minutes since 1970.
     pub const fn from_unix(minutes: u32) -> Minute {
         Minute(minutes)
     }
@@ -57,31 +56,31 @@ impl Minute {
         self.0
     }
 
-    /// This stamp, `span` later, for a caller whose own clock counts from a start.
+    /// The time `span` later, for a caller with a monotonic clock.
     pub const fn later(self, span: Span) -> Minute {
         let minutes = span.as_nanos() / 60_000_000_000;
-        // The largest span has 307 million minutes: the cast keeps all of them.
+        // The largest span has 307 million minutes, so the cast loses nothing.
         Minute(self.0.saturating_add(minutes as u32))
     }
 
-    /// Whole minutes since `earlier`; zero when that lies in the future.
+    /// Whole minutes since `earlier`; zero if that is in the future.
     pub const fn minutes_since(self, earlier: Minute) -> u32 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Whole days since `earlier`; zero when that lies in the future.
+    /// Whole days since `earlier`; zero if that is in the future.
     pub const fn days_since(self, earlier: Minute) -> u32 {
         self.minutes_since(earlier) / Minute::PER_DAY
     }
 
-    /// The day of the calendar this minute is in.
+    /// The calendar day.
     const fn day(self) -> u32 {
         self.0 / Minute::PER_DAY
     }
 }
 
-/// How often something happens, in thousandths of a hertz: 60 Hz is 60,000. Up to 4.2 MHz, beyond
-/// what one task can do; fine enough that once in ten minutes is not zero.
+/// A rate in thousandths of a hertz: 60 Hz is 60,000. The maximum, 4.2 MHz, is beyond what one task
+/// can do, and once in ten minutes is not yet zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(u32);
 
@@ -91,7 +90,7 @@ impl Rate {
         Rate(millihertz)
     }
 
-    /// A rate from events in 100 ms, the unit of the original's files; saturates.
+    /// A rate from events in 100 ms, the unit of PANDEMONIUM's files; saturates.
     pub const fn from_per_100ms(events: u64) -> Rate {
         let millihertz = events.saturating_mul(10_000);
         Rate(if millihertz > u32::MAX as u64 { u32::MAX } else { millihertz as u32 })
@@ -103,13 +102,13 @@ impl Rate {
     }
 }
 
-/// How far the votes and the averages of a profile can be trusted, from 0 to 1000.
+/// How well the votes and the run lengths of a profile agree, from 0 to 1000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Confidence(u16);
 
 impl Confidence {
-    /// From here on a profile predicts. The original's number: three votes of five that agree,
-    /// from runs of equal length, or four of five from runs that deviate by half.
+    /// A profile predicts from this confidence on (PANDEMONIUM's number). Three of five equal votes
+    /// reach it if all runs have the same length, four of five if runs deviate by half.
     pub const LIMIT: Confidence = Confidence(600);
 
     /// Thousandths, 0 to 1000.
@@ -118,29 +117,29 @@ impl Confidence {
     }
 }
 
-/// Votes for the three tiers, which fade.
+/// Votes for the three tiers. Votes fade.
 ///
-/// Each observation takes a sixteenth of every tier's votes away and gives its own tier one. So a
-/// vote has lost half its weight after eleven observations, and all votes together never exceed
-/// sixteen. Unanimous habits that turn into others are no longer predicted after at most eight
-/// observations and predicted anew after at most fifteen, without any prediction having been
-/// judged: about one build of a medium program, or a day of an office one. A faster fading would
-/// let one odd run in ten shake a prediction; a slower one would outlast the change of a
-/// program's version for weeks.
+/// Each observation removes a sixteenth of every tier's votes and adds one vote for its own tier.
+/// So a vote loses half its weight in eleven observations, and all votes together never exceed
+/// sixteen. If unanimous behaviour changes, the old prediction ends after at most eight
+/// observations and the new one begins after at most fifteen, even if no prediction was checked.
+/// That is about one build of a medium program, or a day of an office program. With faster fading
+/// one odd run in ten would end a prediction; with slower fading a prediction would stay wrong for
+/// weeks after a new version of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Votes([u32; 3]);
 
 impl Votes {
-    /// One vote, in the raw unit: 16 bits of fraction, so that the rounding of a fade is below a
-    /// thousandth of a vote for as long as the vote matters.
+    /// One vote in the raw unit. It has 16 fraction bits, so that the rounding errors of fading stay
+    /// below a thousandth of a vote for as long as the vote matters.
     pub const ONE: u32 = 1 << 16;
-    /// Each observation fades all votes by one part in this many.
+    /// Each observation removes one part in this many of all votes.
     const FADE: u32 = 16;
-    /// What all votes together converge to, and never exceed (raw unit).
+    /// The sum that all votes converge to and never exceed (raw unit).
     pub const MAX: u32 = Votes::FADE * Votes::ONE;
 
-    /// Votes from the raw unit. More than [`Votes::MAX`] together are scaled down to it, so that
-    /// no number out of a file is too heavy to fade.
+    /// Votes from the raw unit. A sum above [`Votes::MAX`] is scaled down to it, so that votes from
+    /// a file fade like any others.
     pub const fn from_raw(raw: [u32; 3]) -> Votes {
         let [batch, interactive, lat_critical] = raw;
         let total = batch as u64 + interactive as u64 + lat_critical as u64;
@@ -155,7 +154,7 @@ impl Votes {
         ])
     }
 
-    /// So many whole votes for each tier, none of them faded yet.
+    /// Whole votes for each tier, not yet faded.
     pub const fn fresh(counts: [u32; 3]) -> Votes {
         Votes::from_raw([
             counts[0].saturating_mul(Votes::ONE),
@@ -174,15 +173,15 @@ impl Votes {
         self.0[0] + self.0[1] + self.0[2]
     }
 
-    /// The tier with the most votes. A tie goes to the more urgent one: a task that waits too
-    /// long is noticed, one that is served too soon is not.
+    /// The tier with the most votes. Of equals the more urgent one, because a user notices a task
+    /// that waits too long, and not one that runs too soon.
     pub fn dominant(self) -> Tier {
         let most = Tier::ALL.into_iter().max_by_key(|tier| self.0[tier.index()]);
         most.unwrap_or_default()
     }
 
-    /// Fades all votes and adds one. The part that is taken away is rounded up, so that an old
-    /// vote ends at zero and the sum stays within [`Votes::MAX`].
+    /// Fades all votes and adds one. The removed part is rounded up, so that an old vote reaches
+    /// zero and the sum stays within [`Votes::MAX`].
     fn cast(&mut self, tier: Tier) {
         for votes in &mut self.0 {
             *votes -= votes.div_ceil(Votes::FADE);
@@ -191,38 +190,38 @@ impl Votes {
     }
 }
 
-/// What one task turned out to be, told when it has matured.
+/// The behaviour of one mature task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// Its name.
+    /// The task's name.
     pub comm: Comm,
-    /// The tier that its behaviour gave, before any list of names raised it.
+    /// The tier by behaviour, before any list of names changed it.
     pub tier: Tier,
-    /// How long it runs on average.
+    /// Average length of a run between two sleeps.
     pub run: Span,
-    /// How far a run deviates from that on average.
+    /// Average deviation of a run from `run`.
     pub run_dev: Span,
-    /// How often it wakes up.
+    /// Rate of wake-ups.
     pub wake_freq: Rate,
-    /// How often it gives up the CPU by itself.
+    /// Rate of voluntary switches.
     pub csw_rate: Rate,
-    /// What was predicted of this very task, if something was and it was not judged before.
+    /// The tier predicted for this task, if there was a prediction that was not checked yet.
     pub predicted: Option<Tier>,
 }
 
-/// What an observation says about the prediction it followed.
+/// Whether an observation confirms the prediction for the same task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// There was none to judge.
+    /// There was no prediction to check.
     Unpredicted,
-    /// It came true.
+    /// The task has the predicted tier.
     Right,
-    /// It did not.
+    /// The task has another tier.
     Wrong,
 }
 
 impl Observation {
-    /// Judges the prediction by the behaviour.
+    /// Compares the prediction with the behaviour.
     pub fn verdict(&self) -> Verdict {
         match self.predicted {
             None => Verdict::Unpredicted,
@@ -232,53 +231,53 @@ impl Observation {
     }
 }
 
-/// What a name promises of a task that bears it.
+/// The behaviour that a name predicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prediction {
-    /// Where it belongs.
+    /// The tier.
     pub tier: Tier,
-    /// How long it will run on average.
+    /// Average length of a run between two sleeps.
     pub run: Span,
-    /// How far a run will deviate from that on average.
+    /// Average deviation of a run from `run`.
     pub run_dev: Span,
-    /// How often it will wake up.
+    /// Rate of wake-ups.
     pub wake_freq: Rate,
-    /// How often it will give up the CPU by itself.
+    /// Rate of voluntary switches.
     pub csw_rate: Rate,
-    /// How much the prediction is worth, from [`Confidence::LIMIT`] on.
+    /// The confidence, at least [`Confidence::LIMIT`].
     pub confidence: Confidence,
 }
 
-/// What is known of one name.
+/// What was learned about one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// The name.
     pub comm: Comm,
-    /// Which tiers tasks of this name turned out to belong to.
+    /// The observed tiers of tasks of this name.
     pub votes: Votes,
-    /// How long they ran on average.
+    /// Average length of their runs between two sleeps.
     pub run: Span,
-    /// How far a run deviated from that on average.
+    /// Average deviation of a run from `run`.
     pub run_dev: Span,
-    /// How often they woke up.
+    /// Rate of wake-ups.
     pub wake_freq: Rate,
-    /// How often they gave up the CPU by themselves.
+    /// Rate of voluntary switches.
     pub csw_rate: Rate,
-    /// How many observations went in since the profile began; saturates.
+    /// The number of observations since the profile began; saturates.
     pub observations: u32,
-    /// When the latest of them was made.
+    /// The time of the latest observation.
     pub last_seen: Minute,
     /// Wrong predictions in a row, below [`MISSES_MAX`].
     pub misses: u8,
 }
 
 impl Profile {
-    /// A name of which nothing is known yet.
+    /// The profile of an unknown name.
     pub fn unseen(comm: Comm) -> Profile {
         Profile { comm, ..Profile::default() }
     }
 
-    /// Takes in an observation of this name.
+    /// Learns from an observation of this name.
     pub fn learn(&mut self, when: Minute, seen: &Observation) -> Verdict {
         let verdict = seen.verdict();
         match verdict {
@@ -306,15 +305,16 @@ impl Profile {
         verdict
     }
 
-    /// Share of the dominant tier, times 1 for runs of equal length down to 1/2 for runs that
-    /// deviate by their own average: `share * (1/2 + (1 - min(1, dev / avg)) / 2)`. Zero below
-    /// three observations. One division at the end, so that a limit of 3/5 is met by 3 of 5.
+    /// The share of the dominant tier, times a factor of 1 for runs of equal length down to 1/2 for
+    /// runs that deviate by their own average: `share * (1/2 + (1 - min(1, dev / avg)) / 2)`. Zero
+    /// below three observations. There is one division, at the end, so that 3 votes of 5 meet a
+    /// limit of 3/5.
     pub fn confidence(&self) -> Confidence {
         let total = u128::from(self.votes.total());
         if self.observations < OBSERVATIONS_MIN || total == 0 {
             return Confidence(0);
         }
-        // Where no average is known, it may be anything: that counts as the widest deviation.
+        // An unknown average counts as the largest deviation.
         let run = u128::from(self.run.as_nanos().max(1));
         let dev = match self.run {
             Span::ZERO => run,
@@ -324,7 +324,7 @@ impl Profile {
         Confidence((1_000 * most * (2 * run - dev) / (2 * run * total)) as u16)
     }
 
-    /// What this name promises, or nothing while its confidence is below the limit.
+    /// What this name predicts, or `None` while the confidence is below the limit.
     pub fn prediction(&self) -> Option<Prediction> {
         let confidence = self.confidence();
         (confidence >= Confidence::LIMIT).then(|| Prediction {
@@ -339,14 +339,14 @@ impl Profile {
 
     /// The newer of two profiles of one name.
     ///
-    /// Votes of two databases are not added: one of them has begun as a copy of the other, so the
-    /// newer one holds the votes of both already, and adding would count them twice at every
-    /// save. Everything is compared, so that the result does not depend on which side is which.
+    /// The votes of two databases are not added. One database began as a copy of the other, so the
+    /// newer profile contains the votes of both, and adding would count them twice at every save.
+    /// All fields are compared, so that the result does not depend on the order of the arguments.
     pub fn newer(self, other: Profile) -> Profile {
         if self.age_key() >= other.age_key() { self } else { other }
     }
 
-    /// Latest first, then the one that has seen more, then any fixed order.
+    /// Orders by time, then by number of observations, then in any fixed order.
     fn age_key(&self) -> impl Ord + use<> {
         (
             (self.last_seen, self.observations, self.misses),
@@ -355,10 +355,11 @@ impl Profile {
         )
     }
 
-    /// How much the profile is worth keeping: a smaller one goes first.
+    /// How much the profile is worth keeping. The smallest is evicted first.
     ///
-    /// The day counts, not the minute: within a day a name that has been seen often outlasts one
-    /// that was seen once, so that a flood of names that never come back pushes out itself.
+    /// Only the day of the last observation counts, not the minute. Within a day a name with many
+    /// observations outlasts one with few, so that a flood of names that are seen once evicts its
+    /// own names.
     fn worth(&self) -> (u32, u32, Comm) {
         (self.last_seen.day(), self.observations, self.comm)
     }
@@ -373,7 +374,7 @@ fn average_rate(old: Rate, new: Rate) -> Rate {
     Rate(average(u64::from(old.0), u64::from(new.0)) as u32)
 }
 
-/// Rounded to the nearest, so that an average that is reached does not drift away from it.
+/// One step of an average, rounded to the nearest, so that a constant input keeps it constant.
 fn average(old: u64, new: u64) -> u64 {
     let over = u128::from(AVERAGE_OVER);
     (((over - 1) * u128::from(old) + u128::from(new) + over / 2) / over) as u64

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The profiles, and how one is found by its name.
+//! The profiles, found by name.
 //!
-//! Memory is taken once. When all profiles are taken and a new name comes, the least worthy one
-//! is evicted: of the day longest ago, then of the fewest observations, then by name. The order
-//! is total, so two databases that saw the same evict the same.
+//! Memory is allocated once. If the table is full, a new name evicts the profile with the oldest
+//! day of observation; of equals the one with the fewest observations, then the first by name.
+//! This order is total, so two databases with the same history evict the same profile.
 
 use super::{Minute, Observation, Prediction, Profile, Verdict};
 use crate::index::Index;
 use crate::task::Comm;
 use alloc::vec::Vec;
 
-/// Names kept by default. Chosen: a busy desktop with a build going shows 300 to 600 names of
-/// threads and programs in a month, and 2048 profiles with their index are 150 KB.
+/// Default number of names. Chosen: a busy desktop that also builds software has 300 to 600 names of
+/// threads and programs in a month, and 2048 profiles with their index take 150 KB.
 pub const CAPACITY: u32 = 2_048;
-/// A name unseen for longer is dropped when databases are merged. Four weeks keep what runs once
-/// a month, such as a release build or a backup, and outlast a holiday.
+/// Merging drops a name that was not seen for longer than this. Four weeks outlast a holiday and
+/// keep programs that run once a month, such as a release build or a backup.
 pub const RETENTION_DAYS: u32 = 28;
 
-/// How much is known.
+/// The size of the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Names with a profile.
     pub total: usize,
-    /// Those of them that predict.
+    /// Names whose profile predicts.
     pub confident: usize,
 }
 
@@ -32,7 +32,7 @@ pub struct ProcDb {
     profiles: Vec<Profile>,
     index: Index,
     capacity: usize,
-    /// How many profiles predict, kept up to date because counting takes a walk over all.
+    /// The number of profiles that predict, kept up to date because counting visits all profiles.
     confident: usize,
 }
 
@@ -49,10 +49,10 @@ impl ProcDb {
         }
     }
 
-    /// Takes in what a task turned out to be, and says what that means for its prediction.
+    /// Learns from the behaviour of a task, and returns whether its prediction was right.
     ///
-    /// One look-up; for a new name in a full database also a walk over all profiles, to find the
-    /// one to evict: 5 ns a profile, 10 us with [`CAPACITY`] names, against 50 ns otherwise.
+    /// This takes one look-up, 50 ns. A new name in a full database also visits all profiles to find
+    /// the one to evict: 5 ns a profile, 10 us with [`CAPACITY`] names.
     pub fn learn(&mut self, when: Minute, seen: &Observation) -> Verdict {
         let slot = match self.find(&seen.comm) {
             Some(slot) => slot,
@@ -66,33 +66,34 @@ impl ProcDb {
         verdict
     }
 
-    /// What the name promises, if it is known well enough at this moment.
+    /// What the name predicts, if its profile has enough confidence.
     pub fn predict(&self, comm: &Comm) -> Option<Prediction> {
         self.get(comm)?.prediction()
     }
 
-    /// What is known of the name.
+    /// The profile of the name.
     pub fn get(&self, comm: &Comm) -> Option<&Profile> {
         self.find(comm).map(|slot| &self.profiles[slot as usize])
     }
 
-    /// All profiles. Their order depends on the history alone; after [`ProcDb::merge`] it is that
-    /// of the names.
+    /// All profiles. Their order depends only on the history; after [`ProcDb::merge`] they are
+    /// ordered by name.
     pub fn profiles(&self) -> &[Profile] {
         &self.profiles
     }
 
-    /// How much is known.
+    /// The size of the database.
     pub fn summary(&self) -> Summary {
         Summary { total: self.profiles.len(), confident: self.confident }
     }
 
-    /// Adds what another database knows: of two profiles of one name the [newer] stays, names
-    /// unseen for more than [`RETENTION_DAYS`] are dropped, and beyond the capacity the least
-    /// worthy ones.
+    /// Adds the profiles of another database. Of two profiles of one name the [newer] is kept. Names
+    /// not seen for more than [`RETENTION_DAYS`] are dropped, and beyond the capacity those least
+    /// worth keeping.
     ///
-    /// Which side is which makes no difference, and merging the same again changes nothing. This
-    /// is for the start and for saving: it sorts, and it allocates.
+    /// The result does not depend on which database is merged into the other, and merging the same
+    /// profiles again changes nothing. Merging sorts and allocates, so it is for the start and for
+    /// saving only.
     ///
     /// [newer]: Profile::newer
     pub fn merge(&mut self, when: Minute, others: impl IntoIterator<Item = Profile>) {
@@ -115,7 +116,7 @@ impl ProcDb {
         self.replace(&all);
     }
 
-    /// Forgets everything and takes `profiles` instead: no more than fit, each name once.
+    /// Replaces all profiles by `profiles`, which must fit and name each name once.
     fn replace(&mut self, profiles: &[Profile]) {
         self.profiles.clear();
         self.index.clear();
@@ -131,13 +132,14 @@ impl ProcDb {
         self.index.find(hash(comm), |slot| self.profiles[slot as usize].comm == *comm)
     }
 
-    /// A slot for a new name, evicting the least worthy one when there is no room.
+    /// Returns a slot for a new name. If the database is full, evicts the profile least worth
+    /// keeping.
     fn admit(&mut self, comm: Comm) -> u32 {
         let slot = if self.profiles.len() < self.capacity {
             self.profiles.push(Profile::unseen(comm));
             self.profiles.len() as u32 - 1
         } else {
-            let slot = self.least_worthy();
+            let slot = self.least_worth();
             let evicted = &mut self.profiles[slot as usize];
             self.index.remove(hash(&evicted.comm), slot);
             self.confident -= usize::from(evicted.prediction().is_some());
@@ -148,18 +150,19 @@ impl ProcDb {
         slot
     }
 
-    fn least_worthy(&self) -> u32 {
+    fn least_worth(&self) -> u32 {
         let worth = |slot: &u32| self.profiles[*slot as usize].worth();
         let slots = 0..self.profiles.len() as u32;
         slots.min_by_key(worth).expect("a full database holds at least one profile")
     }
 }
 
-/// A name as a number that depends on all of its letters.
+/// A hash of a name that depends on all of its letters.
 fn hash(comm: &Comm) -> u32 {
     let [low, high] = comm.to_words();
-    // Odd constants without pattern (the fractions of the golden ratio and of the root of three);
-    // multiplying carries every letter into the upper half, folding brings it down.
+    // Odd constants without a pattern: the fractions of the golden ratio and of the root of three.
+    // The multiplication spreads every letter into the upper half; the last line folds that half
+    // into the lower one.
     let mixed = low.wrapping_mul(0x9E37_79B9_7F4A_7C15)
         ^ high.wrapping_mul(0xBB67_AE85_84CA_A73B).rotate_left(32);
     (mixed ^ mixed >> 32) as u32
@@ -172,9 +175,9 @@ mod tests {
     use std::collections::BTreeMap;
     use std::format;
 
-    /// Names as machines have them: numbered threads, long common beginnings, single letters.
+    /// Typical names: numbered threads, long common prefixes, short names, long common suffixes.
     #[test]
-    fn names_that_look_alike_are_spread() {
+    fn similar_names_spread_over_the_cells() {
         let numbered = (0..500).map(|i| format!("kworker/{i}:1"));
         let long = (0..500).map(|i| format!("ThreadPool-{i}"));
         let short = (0..500).map(|i| format!("{i}"));
@@ -184,7 +187,7 @@ mod tests {
         for name in numbered.chain(long).chain(short).chain(last) {
             *crowd.entry(index.home_of(hash(&Comm::from_text(&name)))).or_insert(0) += 1;
         }
-        // 2000 balls into 4096 cells: chance alone puts at most six into one.
+        // If 2000 names fall into 4096 cells at random, at most six fall into one cell.
         let most = crowd.values().copied().max();
         assert!(most <= Some(6), "{most:?}");
     }

@@ -5,7 +5,7 @@
 use pandemonium_engine::Policy;
 use pandemonium_engine::time::Span;
 use pandemonium_policies::Pandemonium;
-use pandemonium_sim::judge::{Checkers, Demands, Violation};
+use pandemonium_sim::checkers::{Checkers, Demands, Violation};
 use pandemonium_sim::machine::{KernelCounters, Machine, START, Setup};
 use pandemonium_sim::measure::{Measure, Outcome};
 use pandemonium_sim::topology::Shape;

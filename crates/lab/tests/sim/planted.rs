@@ -8,7 +8,7 @@ use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{Counters, MachineView, Policy};
 use pandemonium_policies::{Dropping, Fifo};
-use pandemonium_sim::judge::{Checkers, Demands, Judge};
+use pandemonium_sim::checkers::{Checkers, Demands, Judge};
 use pandemonium_sim::observer::{Event, Left, Observer, Occupant, TaskId};
 use pandemonium_sim::topology::Mask;
 use pandemonium_sim::workload::Group;

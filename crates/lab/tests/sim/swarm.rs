@@ -5,7 +5,7 @@
 
 use pandemonium_engine::Policy;
 use pandemonium_policies::{Dropping, Fifo, Pandemonium, Vruntime};
-use pandemonium_sim::judge::Violation;
+use pandemonium_sim::checkers::Violation;
 use pandemonium_sim::swarm::{Cuts, draw, shrink};
 use pandemonium_sim::trial::Trial;
 

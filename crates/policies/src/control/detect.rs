@@ -5,8 +5,8 @@
 //! Both are fed by *every* message, at the door: whatever a policy does with a task afterwards
 //! must not decide whether the task was seen.
 
+use crate::knobs::Rules;
 use pandemonium_engine::Mode;
-use pandemonium_engine::knobs::Rules;
 use pandemonium_engine::task::Cause;
 use pandemonium_engine::time::{Span, Stamp};
 

@@ -19,54 +19,27 @@
 //! it is the time for which CPUs had nothing to run.
 
 pub mod detect;
-pub mod fine;
-pub mod histogram;
 pub mod regime;
 pub mod tune;
 
+use crate::knobs::{Affinity, Knobs};
 use crate::scaling::Scaling;
+use alloc::boxed::Box;
+use alloc::string::ToString;
 use core::fmt;
-use histogram::{Latencies, Sleeps};
-use pandemonium_engine::knobs::{Affinity, FileError, KeySet, KnobError, Knobs};
+use pandemonium_engine::adapting::{Adapting, Report, released};
+pub use pandemonium_engine::adapting::{INTERVAL, Sample, idle_per_mille};
+use pandemonium_engine::histogram::Latencies;
+use pandemonium_engine::knobs::{Amended, Values};
+use pandemonium_engine::knobs::{FileError, KeySet, KnobError};
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 use regime::{Detector, Profile, Regime};
 use tune::{Reflex, Sojourn, sleep_adjusted, spikes, stability, worth_a_line};
 
-/// How often the loop is meant to run. It copes with any other rhythm.
-pub const INTERVAL: Span = Span::from_millis(1_000);
 /// After a longer pause, as when the machine was suspended, an interval does not continue the one
 /// before, and nothing that is counted in a row goes on. Chosen: five intervals.
 pub const GAP: Span = Span::from_millis(5_000);
-
-/// The facts of one interval. All counts are of this interval only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
-    /// How long the interval really was.
-    pub elapsed: Span,
-    /// Time that CPUs were idle, in per mille of the time they had: see [`idle_per_mille`].
-    /// `None` when it could not be measured, which leaves the regime as it is.
-    pub idle: Option<u32>,
-    /// Decisions that reached a CPU, ours and the kernel half's, each counted once.
-    pub dispatches: u64,
-    /// From wake-up to running, by [`Tier::index`].
-    pub latency: [Latencies; 3],
-    /// How long tasks slept.
-    pub sleep: Sleeps,
-    /// Batch work has waited for seconds.
-    pub longrun: bool,
-    /// There was a burst at any time of the interval. It moves no knob, since the policy reacts
-    /// within the second; an interval with one is not a stable one.
-    pub burst: bool,
-}
-
-/// The idle share of an interval: `idle` is summed over `cpus` CPUs (in `/proc/stat`, idle and
-/// iowait). `None` when no time passed. Clocks that disagree give at most 1000.
-pub fn idle_per_mille(idle: Span, elapsed: Span, cpus: u32) -> Option<u32> {
-    let all = elapsed.scale(cpus as u64, 1).as_nanos();
-    let share = (idle.as_nanos() as u128 * 1_000).checked_div(all as u128)?;
-    Some(share.min(1_000) as u32)
-}
 
 /// The adaptive loop.
 #[derive(Clone, Debug)]
@@ -100,7 +73,7 @@ impl Controller {
     ///
     /// If `start` does not pass [`Knobs::check`].
     pub fn new(cpus: u32, start: Knobs, pinned: KeySet) -> Controller {
-        assert_eq!(start.check(), Ok(()), "the knobs of the start are valid");
+        assert!(start.check().is_ok(), "the knobs of the start are valid");
         let limits = Scaling::new(cpus);
         let mut controller = Controller {
             limits,
@@ -182,23 +155,18 @@ impl Controller {
 
     /// A person sets knobs, as lines `KEY=VALUE`. They are in force at once, and the loop leaves
     /// them alone until they are released. On an error nothing is changed.
-    pub fn pin(&mut self, text: &str) -> Result<Knobs, FileError> {
-        let (wanted, named) = self.wanted.amended(text)?;
-        self.wanted = wanted;
-        self.pinned = self.pinned.union(named);
+    pub fn pin(&mut self, text: &str) -> Result<Amended, FileError> {
+        let amended = self.wanted.values().amended(text)?;
+        self.wanted = Knobs::of(&amended.values);
+        self.pinned = self.pinned.union(amended.named);
         self.knobs = self.compose();
-        Ok(self.knobs)
+        Ok(amended)
     }
 
     /// A person gives knobs back: they are as at the start, and the loop may move them again. An
     /// error, and nothing is changed, if that contradicts what remains set.
     pub fn release(&mut self, keys: KeySet) -> Result<Knobs, KnobError> {
-        let mut wanted = self.wanted;
-        for key in keys.iter() {
-            key.set(&mut wanted, key.get(&self.start));
-        }
-        wanted.check()?;
-        self.wanted = wanted;
+        self.wanted = Knobs::of(&released(&self.wanted.values(), &self.start.values(), keys)?);
         self.pinned = self.pinned.without(keys);
         self.knobs = self.compose();
         Ok(self.knobs)
@@ -270,17 +238,70 @@ impl Controller {
         let mut knobs = Knobs {
             slice: self.reflex.slice.min(self.wanted.batch_slice).max(shortest),
             preempt_thresh: self.reflex.preempt,
-            lag_scale: profile.lag,
+            sleeper_credit_scale: profile.lag,
             batch_slice: batch.max(shortest),
             cpu_bound_thresh: profile.cpu_bound,
             affinity: if self.longrun { Affinity::Weak } else { profile.affinity },
             sojourn_thresh: self.sojourn.thresh,
             ..self.wanted
         };
-        for key in self.pinned.iter() {
-            key.set(&mut knobs, key.get(&self.wanted));
-        }
+        keep_pinned(&mut knobs, &self.wanted, self.pinned);
         knobs
+    }
+}
+
+/// The knobs in `pinned` as a person wants them.
+fn keep_pinned(knobs: &mut Knobs, wanted: &Knobs, pinned: KeySet) {
+    if pinned.is_empty() {
+        return;
+    }
+    let (mut values, wanted) = (knobs.values(), wanted.values());
+    for knob in pinned.iter() {
+        if let Some(word) = wanted.get(knob.name) {
+            values.put(knob.name, word);
+        }
+    }
+    *knobs = Knobs::of(&values);
+}
+
+impl Adapting for Controller {
+    fn values(&self) -> Values {
+        self.knobs.values()
+    }
+
+    fn pinned(&self) -> KeySet {
+        self.pinned
+    }
+
+    fn pin(&mut self, text: &str) -> Result<Amended, FileError> {
+        Controller::pin(self, text)
+    }
+
+    fn release(&mut self, keys: KeySet) -> Result<(), KnobError> {
+        Controller::release(self, keys).map(drop)
+    }
+
+    fn step(&mut self, now: Stamp, sample: &Sample) -> bool {
+        Controller::step(self, now, sample).is_some()
+    }
+
+    fn on_hotplug(&mut self, cpus: u32) {
+        Controller::on_hotplug(self, cpus);
+    }
+
+    fn report(&self) -> Report {
+        Report {
+            regime: if self.wanted.rules.adaptive { self.regime().name() } else { "" },
+            stability: self.stability,
+            tightened: self.tightened(),
+            tighten_events: self.tighten_events(),
+            worth_a_line: self.worth_a_line(),
+            last_words: self.line().to_string(),
+        }
+    }
+
+    fn boxed(&self) -> Box<dyn Adapting> {
+        Box::new(self.clone())
     }
 }
 
@@ -311,7 +332,7 @@ impl fmt::Display for KnobsLine {
             knobs.batch_slice.as_nanos(),
             knobs.preempt_thresh.as_nanos(),
             knobs.cpu_bound_thresh.as_nanos(),
-            knobs.lag_scale,
+            knobs.sleeper_credit_scale,
         )?;
         if !knobs.rules.adaptive {
             return Ok(());

@@ -2,9 +2,9 @@
 
 //! How loaded the machine is, and what knobs suit that.
 
+use crate::knobs::Affinity;
 use crate::scaling::Scaling;
 use core::fmt;
-use pandemonium_engine::knobs::Affinity;
 use pandemonium_engine::time::Span;
 
 /// How loaded the machine is, by the share of time that its CPUs are idle.
@@ -55,11 +55,18 @@ impl Regime {
 
 impl fmt::Display for Regime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.write_str(self.name())
+    }
+}
+
+impl Regime {
+    /// The regime in one word.
+    pub const fn name(self) -> &'static str {
+        match self {
             Regime::Light => "LIGHT",
             Regime::Mixed => "MIXED",
             Regime::Heavy => "HEAVY",
-        })
+        }
     }
 }
 

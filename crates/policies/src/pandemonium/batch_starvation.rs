@@ -1,40 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Batch work that starves, and who takes its share.
+//! Batch starvation: its detection, and the tasks that use more than their share meanwhile.
 //!
-//! Rescues bound how long a Batch task waits, not how long it may run then: beside tasks that wake
-//! up every few microseconds it is interrupted before it has done anything. A pair that hands a
-//! byte to and fro on one CPU left a hog 1 % of what it has under the kernel's own scheduler. So
-//! what Batch gets is compared with what it waits, and while it starves, whoever above Batch takes
-//! more than a part of a fair share is Batch too: *hoarders* then share the machine by virtual
-//! time, as the hogs do. Who is urgent and takes little, as sound does, remains what it is.
+//! Rescues bound how long a Batch task waits, but not how long it then runs: beside tasks that wake
+//! up every few microseconds it is preempted before it makes progress. Beside a pair of tasks that
+//! pass a byte back and forth on one CPU, a hog got 1 % of what it gets under EEVDF.
+//!
+//! So the CPU time of all Batch tasks is compared with their waits. While Batch starves, a task of a
+//! higher tier that uses more than a part of a fair share is *over share* and becomes Batch, so that
+//! it shares the machine with the hogs by virtual time. An urgent task that uses little, such as
+//! audio, keeps its tier.
 
 use pandemonium_engine::task::{Cause, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 
-/// What Batch gets is judged over this time. Chosen: several rescues long, and short against what
-/// a person calls a standstill.
+/// The window over which Batch's CPU time is measured. Chosen: longer than several rescues, and
+/// shorter than a user takes to call a program frozen.
 const WINDOW: Span = Span::from_millis(256);
-/// No Batch task of ordinary weight waits for longer, since rescues come after 500 ms at most. Who
-/// has not told anything for hours has run alone, which says nothing about this window.
+/// The longest time between two messages that counts. No Batch task of ordinary weight waits longer,
+/// because rescues come after 500 ms at most. A task without a message for hours ran alone, which is
+/// no information about this window.
 const SINCE_MAX: Span = Span::from_millis(1_024);
-/// Batch starves if it gets less than a fair share divided by this. Chosen: who is urgent may have
-/// most of the machine for as long as something remains.
-const STARVED: u64 = 8;
-/// From a fair share divided by this on a task uses more than its share, and until it takes half of that. Chosen:
-/// together, four of them take a fair share.
-const HOARD: u64 = 4;
+/// Batch starves if it gets less than a fair share divided by this. Chosen: urgent tasks may use most
+/// of the machine as long as some of it remains for Batch.
+const STARVING: u64 = 8;
+/// A task becomes over share above a fair share divided by this, and stays so down to half of that.
+/// Chosen: four such tasks together use a fair share.
+const OVER_SHARE: u64 = 4;
 
-/// What all Batch tasks got, and what they waited for, since a moment.
+/// The CPU time and the waits of all Batch tasks in the current window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchStarvation {
     cpus: u64,
     began: Stamp,
     ran: Span,
     waited: Span,
-    /// Whether the window before this one was one of Batch starvation, and how many wanted a CPU then.
+    /// Whether Batch starved in the last window.
     starves: bool,
-    crowd: u64,
+    /// How many tasks contended for the CPUs in the last window.
+    contenders: u64,
 }
 
 impl BatchStarvation {
@@ -46,12 +50,12 @@ impl BatchStarvation {
             ran: Span::ZERO,
             waited: Span::ZERO,
             starves: false,
-            crowd: cpus,
+            contenders: cpus,
         }
     }
 
-    /// Takes in a message of a task that was of `tier`. If it is one of Batch that has lost its
-    /// CPU, it has wanted one for all the time since its message before, and `ran` for a part.
+    /// Counts a message of a task that was of `tier`. A Batch task that lost its CPU was runnable for
+    /// all of `since`, the time since its last message, and ran for `ran` of it.
     pub fn on_message(&mut self, now: Stamp, tier: Tier, cause: Cause, since: Span, ran: Span) {
         if tier != Tier::Batch || cause != Cause::Requeue {
             return;
@@ -61,36 +65,38 @@ impl BatchStarvation {
         self.ran += ran;
         self.waited += since - ran;
         if length >= WINDOW {
-            self.judge(length);
+            self.evaluate(length);
             (self.began, self.ran, self.waited) = (now, Span::ZERO, Span::ZERO);
         }
     }
 
-    /// On average there were as many Batch tasks as they spent time together (Little's law), and at
-    /// worst others on all CPUs.
-    fn judge(&mut self, length: Span) {
+    /// Evaluates a window. The average number of runnable Batch tasks is their total time divided by
+    /// the length of the window (Little's law). In the worst case all CPUs run other tasks besides.
+    fn evaluate(&mut self, length: Span) {
         let wanted = self.ran + self.waited;
-        self.crowd = self.cpus + wanted.as_nanos() / length.as_nanos().max(1);
-        // Less waiting than that is no Batch starvation, however little was run.
-        let long = self.waited >= WINDOW.scale(1, 2);
-        self.starves = long && !self.exceeds(self.ran.as_nanos(), wanted.as_nanos(), STARVED);
+        self.contenders = self.cpus + wanted.as_nanos() / length.as_nanos().max(1);
+        // With less waiting than this Batch does not starve, however little it ran.
+        let waited_long = self.waited >= WINDOW.scale(1, 2);
+        self.starves =
+            waited_long && !self.exceeds(self.ran.as_nanos(), wanted.as_nanos(), STARVING);
     }
 
     /// Whether `taken` of `whole` is more than a fair share divided by `parts`.
     fn exceeds(&self, taken: u64, whole: u64, parts: u64) -> bool {
-        let [taken, whole, crowd, cpus] = [taken, whole, self.crowd, self.cpus].map(u128::from);
-        taken * crowd * u128::from(parts) > whole * cpus
+        let [taken, whole, contenders, cpus] =
+            [taken, whole, self.contenders, self.cpus].map(u128::from);
+        taken * contenders * u128::from(parts) > whole * cpus
     }
 
-    /// Whether Batch starves. That it did once is forgotten when none of it comes any more.
+    /// Whether Batch starves. The result expires when no Batch task sends messages any more.
     fn active(&self, now: Stamp) -> bool {
         self.starves && now.since(self.began) < WINDOW.scale(2, 1)
     }
 
-    /// Whether a task that takes `taken` of `whole`, a CPU's time, uses more than its share; `before` is what this
-    /// was the last time.
+    /// Whether a task that uses `taken` of `whole`, the time of one CPU, is over share. `before` is
+    /// the previous result for this task.
     pub fn over_share(&self, now: Stamp, before: bool, (taken, whole): (u64, u64)) -> bool {
-        let parts = if before { 2 * HOARD } else { HOARD };
+        let parts = if before { 2 * OVER_SHARE } else { OVER_SHARE };
         (before || self.active(now)) && self.exceeds(taken, whole, parts)
     }
 }
@@ -109,7 +115,7 @@ mod tests {
         batch_starvation.on_message(at(ms), Tier::Batch, Cause::Requeue, since, ran);
     }
 
-    /// A second on one CPU in which a Batch task runs for so long out of every 20 ms.
+    /// One second on one CPU, in which a Batch task runs for `ran` out of every 20 ms.
     fn second_of(ran: Span) -> BatchStarvation {
         let mut batch_starvation = BatchStarvation::new(1);
         for turn in 0..50 {
@@ -119,15 +125,15 @@ mod tests {
     }
 
     #[test]
-    fn an_eighth_of_a_fair_share_is_no_famine() {
-        // Two want the CPU, so a fair share is 10 ms.
+    fn batch_starves_below_an_eighth_of_a_fair_share() {
+        // Two tasks contend for the CPU, so a fair share is 10 ms.
         assert!(second_of(Span::from_micros(20)).active(at(1_000)));
         assert!(second_of(Span::from_micros(1_200)).active(at(1_000)));
         assert!(!second_of(Span::from_micros(1_300)).active(at(1_000)));
     }
 
     #[test]
-    fn waits_for_a_moment_are_no_famine() {
+    fn short_waits_are_not_starvation() {
         let mut batch_starvation = BatchStarvation::new(1);
         for turn in 0..50 {
             lost_cpu(&mut batch_starvation, turn * 20, Span::from_millis(1), Span::ZERO);
@@ -136,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_urgent_or_has_slept_does_not_starve() {
+    fn messages_of_urgent_tasks_and_wake_ups_do_not_count() {
         let mut batch_starvation = BatchStarvation::new(1);
         let since = Span::from_millis(20);
         for turn in 0..50 {
@@ -159,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_of_hogs_is_no_famine() {
+    fn many_hogs_that_share_fairly_do_not_starve() {
         let mut batch_starvation = BatchStarvation::new(2);
         for turn in 0..1_000 {
             lost_cpu(&mut batch_starvation, turn * 2, Span::from_millis(128), Span::from_millis(4));
@@ -168,23 +174,23 @@ mod tests {
     }
 
     #[test]
-    fn a_hog_that_ran_alone_for_years_is_no_crowd() {
+    fn a_hog_that_ran_alone_for_years_does_not_count_as_many() {
         let mut batch_starvation = second_of(Span::ZERO);
         let years = Span::from_millis(100_000_000_000);
         lost_cpu(&mut batch_starvation, 1_000, years, years);
         lost_cpu(&mut batch_starvation, 1_300, Span::ZERO, Span::ZERO);
-        assert!(batch_starvation.crowd < 8, "{batch_starvation:?}");
+        assert!(batch_starvation.contenders < 8, "{batch_starvation:?}");
     }
 
     #[test]
-    fn a_famine_ends_with_the_last_batch_task() {
+    fn starvation_ends_when_no_batch_task_sends_messages() {
         let batch_starvation = second_of(Span::ZERO);
         assert!(batch_starvation.active(at(1_000)));
         assert!(!batch_starvation.active(at(2_000)));
     }
 
     #[test]
-    fn who_takes_little_does_not_hoard() {
+    fn a_task_is_over_share_above_a_quarter_of_a_share_and_down_to_an_eighth() {
         let batch_starvation = second_of(Span::ZERO);
         let now = at(1_000);
         assert!(batch_starvation.over_share(now, false, HALF));
@@ -194,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn without_famine_nobody_begins_to_hoard() {
+    fn without_starvation_no_task_becomes_over_share() {
         let batch_starvation = second_of(Span::from_millis(10));
         assert!(!batch_starvation.over_share(at(1_000), false, HALF));
         assert!(batch_starvation.over_share(at(1_000), true, HALF));

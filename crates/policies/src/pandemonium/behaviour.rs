@@ -1,79 +1,81 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a task does, as numbers: how often it wakes up, how often it gives up the CPU, how long it
-//! runs in between and how much that varies; and the score that follows.
+//! The observed behaviour of a task, and its score: how often it wakes up, how often it gives up the
+//! CPU, how long it runs between two sleeps, and how much that varies.
 //!
-//! Averages are exponential, and hold eight fraction bits, so that small values move: a task of
-//! 100 Hz that slows to 1 Hz is forgotten at the same pace as any other. They follow time as well
-//! as events: after a long silence one wake-up counts for the wake-ups that did not happen.
+//! Averages are exponential. They have eight fraction bits, so that small values change too: the
+//! average of a task of 100 Hz that slows to 1 Hz drops as quickly as any other. After a long sleep
+//! an average makes additional steps, one for each unit of time without a wake-up.
 
 use pandemonium_engine::procdb::{Observation, Prediction, Rate};
 use pandemonium_engine::task::{Arrival, Cause, Tier};
 use pandemonium_engine::time::{ShortSpan, Span, Stamp};
 
-/// Rates are events in this time, as PANDEMONIUM counts them.
+/// Rates count events in this time, as in PANDEMONIUM.
 const UNIT: Span = Span::from_millis(100);
 /// Fraction bits of a rate.
 const FRACTION: u32 = 8;
-/// Highest wake-ups in 100 ms that count (PANDEMONIUM 5.4.13): more often is no more urgent.
+/// Highest rate of wake-ups in 100 ms (PANDEMONIUM 5.4.13): more wake-ups are not more urgent.
 const WAKE_FREQ_MAX: u64 = 64;
-/// Highest voluntary switches in 100 ms that count (PANDEMONIUM 5.4.13).
+/// Highest rate of voluntary switches in 100 ms (PANDEMONIUM 5.4.13).
 const CSW_RATE_MAX: u64 = 512;
-/// A new task is taken for one of 200 Hz and 100 us (PANDEMONIUM 5.4.13) until it shows otherwise.
+/// A new task counts as one of 200 Hz with runs of 100 us (PANDEMONIUM 5.4.13).
 const WAKE_FREQ_NEW: u64 = 20;
 /// See [`WAKE_FREQ_NEW`].
 const RUN_NEW: Span = Span::from_micros(100);
-/// The first wake-ups are only counted: they tell of the start of a program, not of its life.
-const AGE_SPEAKS: u8 = 2;
-/// Wake-ups that the fast path must have counted before its word stands for ours. Chosen: the last
-/// run and sleep then come after another of each, so they do not belong to the start of a program.
-const WITNESSED: u64 = 3;
-/// From this many wake-ups on averages move by an eighth; before, by a half.
+/// From this many wake-ups on the averages are used. Earlier ones are only counted, because they
+/// describe the start of a program.
+const AGE_KNOWN: u8 = 2;
+/// Fewest wake-ups after which the facts of the fast path replace the task's first messages. Chosen:
+/// the last run and sleep then follow another run and sleep, so they are not the start of a program.
+const OBSERVED_MIN: u64 = 3;
+/// From this many wake-ups on averages move by an eighth, before that by a half.
 pub const AGE_MATURE: u8 = 8;
-/// Wake-ups are counted up to here.
+/// The count of wake-ups stops here.
 const AGE_MAX: u8 = 16;
-/// What of a run is taken for one fork at most. Chosen: a fork of a large process takes so long.
-const BIRTH: Span = Span::from_millis(1);
-/// Over this time the shares that a task and its forks take are averaged. Chosen: longer than the
-/// time between two bursts of a shell, so that one of them says little.
+/// Longest part of a run that counts as one fork. Chosen: the fork of a large process takes so long.
+const FORK_COST: Span = Span::from_millis(1);
+/// The time over which the shares of a task and of its forks are averaged. Chosen: longer than the
+/// time between two bursts of forks of a shell, so that one burst changes little.
 const SHARE_WINDOW: Span = Span::from_millis(256);
-/// The whole of a task's time, of which it and its forks take a share.
+/// A share of 100 %.
 const WHOLE: u64 = u16::MAX as u64;
-/// What a wake-up takes of the machine besides the run: a round of the scheduler process and the
+/// The CPU time of a wake-up besides the task's run: a round of the scheduler process and the
 /// switches to it. Measured: 24 us on a virtual machine of 1 GIPS (docs/fast-path.md).
 const ROUND: Span = Span::from_micros(20);
-/// Who spends more of its time than this on forks does nothing else, until they take less than
-/// that. Chosen: twelve forks every 100 ms, or eight every 48 ms, take up to a quarter of a CPU; a
-/// loop of forks takes half of one and more, and a fifth when it is treated as Batch beside hogs.
-const BREEDS: (u64, u64) = (WHOLE * 3 / 8, WHOLE / 6);
+/// A task is a fork loop from the first share of its time in forks until the second. Chosen: twelve
+/// forks every 100 ms, or eight every 48 ms, take up to a quarter of a CPU. A fork loop takes half of
+/// a CPU or more, and a fifth while it is Batch beside hogs.
+const FORK_LOOP: (u64, u64) = (WHOLE * 3 / 8, WHOLE / 6);
 /// The highest [`Behaviour::score`].
 pub const SCORE_MAX: u32 = 255;
 
-/// What is known of one task's behaviour.
+/// The behaviour of one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behaviour {
-    /// How long it usually runs between two sleeps, and how far a run usually is from that.
+    /// Average length of a run between two sleeps.
     run: ShortSpan,
+    /// Average deviation of a run from `run`.
     run_dev: ShortSpan,
-    /// CPU time since it last woke up.
+    /// CPU time since the last wake-up.
     awake: ShortSpan,
-    /// When it woke up last.
+    /// Time of the last wake-up.
     woken: Stamp,
-    /// CPU time, wake-ups and voluntary switches of its life when that was, where they are known.
+    /// Total CPU time, wake-ups and voluntary switches at that time, if known.
     cpu_time: Span,
     wakeups: u32,
     voluntary: u32,
     /// Wake-ups and voluntary switches in 100 ms, with [`FRACTION`].
     wake_freq: u16,
     csw_rate: u32,
-    /// Wake-ups seen, up to [`AGE_MAX`].
+    /// Observed wake-ups, up to [`AGE_MAX`].
     age: u8,
-    /// Tasks that it has given fork to since it last woke up.
-    births: u8,
-    /// What of its time forks take, of [`WHOLE`].
-    breeding: u16,
-    /// What it takes of a CPU, its wake-ups included, of [`WHOLE`].
-    taking: u16,
+    /// Forks since the last wake-up, up to 255.
+    forks: u8,
+    /// The share of its time in forks, of [`WHOLE`].
+    fork_share: u16,
+    /// The share of a CPU that it uses, including the cost of its wake-ups, of [`WHOLE`].
+    cpu_share: u16,
 }
 
 impl Default for Behaviour {
@@ -89,26 +91,26 @@ impl Default for Behaviour {
             wake_freq: (WAKE_FREQ_NEW as u16) << FRACTION,
             csw_rate: 0,
             age: 0,
-            births: 0,
-            breeding: 0,
-            taking: 0,
+            forks: 0,
+            fork_share: 0,
+            cpu_share: 0,
         }
     }
 }
 
-/// What happened between two wake-ups.
+/// The events between two wake-ups.
 struct Interval {
     length: Span,
     wakeups: u64,
     voluntary: u64,
-    /// CPU time of one run, without that of its forks.
+    /// CPU time of one run, without its forks.
     run: Span,
-    /// CPU time of all runs, with that of their forks.
+    /// CPU time of all runs, forks included.
     all: Span,
 }
 
 impl Behaviour {
-    /// What a name promises, for a task that has shown nothing yet.
+    /// The behaviour predicted by a name, for a task without observed behaviour.
     pub fn predicted(prediction: &Prediction) -> Behaviour {
         let rate = |rate: Rate, max: u64| {
             let per_unit = (u64::from(rate.as_millihertz()) << FRACTION) / 10_000;
@@ -123,28 +125,29 @@ impl Behaviour {
         }
     }
 
-    /// What was remembered over a restart of the scheduler.
+    /// The behaviour restored after a restart of the scheduler.
     pub fn remembered(run: Span) -> Behaviour {
-        Behaviour { run: ShortSpan::of(run), age: AGE_SPEAKS, ..Behaviour::default() }
+        Behaviour { run: ShortSpan::of(run), age: AGE_KNOWN, ..Behaviour::default() }
     }
 
-    /// A life that the fast path has watched while its wake-ups found idle CPUs and never came up:
-    /// as if we had begun to look when its last run began. So whoever is urgent is so at once when
-    /// a quiet machine becomes a busy one. Who has lost a CPU has come up before.
-    pub fn witnessed(arrival: &Arrival) -> Option<Behaviour> {
+    /// The behaviour from the facts of the fast path, for a task whose earlier wake-ups found idle
+    /// CPUs and were not queued to user space. It is as if observation had begun with the task's last
+    /// run, so that an urgent task is urgent at once when an idle machine becomes busy. `None` for a
+    /// task that lost its CPU, because that queued it to user space before.
+    pub fn observed(arrival: &Arrival) -> Option<Behaviour> {
         let facts = arrival.facts.filter(|facts| facts.woken > facts.stopped)?;
-        let whole = facts.wakeups >= WITNESSED && facts.run_interval > Span::ZERO;
-        whole.then(|| Behaviour {
+        let enough = facts.wakeups >= OBSERVED_MIN && facts.run_interval > Span::ZERO;
+        enough.then(|| Behaviour {
             woken: facts.stopped.before(facts.run_interval),
             cpu_time: facts.cpu_time - facts.run_interval,
             wakeups: facts.wakeups as u32 - 1,
             voluntary: (facts.voluntary as u32).saturating_sub(1),
-            age: AGE_SPEAKS - 1,
+            age: AGE_KNOWN - 1,
             ..Behaviour::default()
         })
     }
 
-    /// Takes in a message. `ran` is the CPU time since the last message.
+    /// Learns from a message. `ran` is the CPU time since the last message.
     pub fn observe(&mut self, now: Stamp, arrival: &Arrival, ran: Span) {
         match arrival.cause {
             Cause::New => self.begin(now, arrival),
@@ -153,8 +156,8 @@ impl Behaviour {
                 let interval = self.interval(now, arrival, ran);
                 self.note_shares(&interval);
                 self.age = self.age.saturating_add(1).min(AGE_MAX);
-                // The very first sleep ends a run that began before we looked.
-                if self.age >= AGE_SPEAKS {
+                // The first sleep ends a run whose beginning was not observed.
+                if self.age >= AGE_KNOWN {
                     self.learn(&interval);
                 }
                 self.begin(now, arrival);
@@ -162,11 +165,11 @@ impl Behaviour {
         }
     }
 
-    /// A run begins now.
+    /// Starts a run.
     pub fn begin(&mut self, now: Stamp, arrival: &Arrival) {
         self.woken = now;
         self.awake = ShortSpan::default();
-        self.births = 0;
+        self.forks = 0;
         if let Some(facts) = &arrival.facts {
             self.cpu_time = facts.cpu_time;
             self.wakeups = facts.wakeups as u32;
@@ -174,12 +177,13 @@ impl Behaviour {
         }
     }
 
-    /// What happened since [`begin`](Self::begin). Wake-ups that found an idle CPU never came up
-    /// to us; where the fast path counts, they count. Without it one sleep is one voluntary
-    /// switch. What a fork takes is spent for the child: a shell is no hog for its commands.
+    /// The events since [`begin`](Self::begin). With facts this includes wake-ups that found an idle
+    /// CPU and were not queued to user space. Without facts one sleep is one voluntary switch. The
+    /// CPU time of forks is not part of the run, because it is spent for the children: a shell is
+    /// not a hog because it starts commands.
     fn interval(&self, now: Stamp, arrival: &Arrival, ran: Span) -> Interval {
         let length = now.since(self.woken).max(Span::from_micros(1));
-        let own = |run: Span| without_births(run, self.births());
+        let own = |run: Span| without_forks(run, self.forks());
         let Some(facts) = arrival.facts.filter(|_| self.wakeups > 0) else {
             let all = self.awake() + ran;
             return Interval { length, wakeups: 1, voluntary: 1, run: own(all), all };
@@ -191,20 +195,21 @@ impl Behaviour {
         Interval { length, wakeups, voluntary, run, all }
     }
 
-    /// How much of the time between two wake-ups it took, and how much went into forks.
+    /// Averages the share of a CPU that the task used, and the share of its forks.
     fn note_shares(&mut self, seen: &Interval) {
         let share =
             |time: Span| time.min(SHARE_WINDOW).as_nanos() * WHOLE / SHARE_WINDOW.as_nanos();
-        let left = WHOLE - share(seen.length);
+        let old_part = WHOLE - share(seen.length);
         let average = |old: u16, spent: Span| {
-            let kept = u64::from(old) * left / WHOLE;
+            let kept = u64::from(old) * old_part / WHOLE;
             (kept + share(spent.min(seen.length))).min(WHOLE) as u16
         };
-        let bred = if self.births > 0 { seen.all } else { Span::ZERO };
-        self.breeding = average(self.breeding, bred);
-        self.taking = average(self.taking, seen.all + ROUND.scale(seen.wakeups, 1));
+        let in_forks = if self.forks > 0 { seen.all } else { Span::ZERO };
+        self.fork_share = average(self.fork_share, in_forks);
+        self.cpu_share = average(self.cpu_share, seen.all + ROUND.scale(seen.wakeups, 1));
     }
 
+    /// Moves the averages of rates and of the run.
     fn learn(&mut self, seen: &Interval) {
         let units = seen.length.as_nanos() / UNIT.as_nanos();
         let rate = |events: u64, max: u64| {
@@ -213,13 +218,13 @@ impl Behaviour {
         };
         let wakes = rate(seen.wakeups, WAKE_FREQ_MAX);
         let switches = rate(seen.voluntary, CSW_RATE_MAX);
-        // One step for the wake-up, and one for every unit of time without any.
+        // One step for the wake-up, and one for each unit of time without a wake-up.
         for _ in 0..1 + units.min(u64::from(AGE_MATURE)) {
             self.wake_freq = self.rate(self.wake_freq.into(), wakes) as u16;
             self.csw_rate = self.rate(self.csw_rate, switches);
         }
         let off = Span::from_nanos(seen.run.as_nanos().abs_diff(self.run().as_nanos()));
-        if self.age == AGE_SPEAKS {
+        if self.age == AGE_KNOWN {
             (self.run, self.run_dev) = (ShortSpan::of(seen.run), ShortSpan::default());
             return;
         }
@@ -228,11 +233,11 @@ impl Behaviour {
     }
 
     fn rate(&self, old: u32, new: u32) -> u32 {
-        if self.age == AGE_SPEAKS { new } else { self.step(old.into(), new.into()) as u32 }
+        if self.age == AGE_KNOWN { new } else { self.step(old.into(), new.into()) as u32 }
     }
 
-    /// A step of an average: half the way while young, an eighth later; rounded to the nearest,
-    /// so that it goes up and down alike.
+    /// One step of an average: half of the difference before maturity, an eighth later. It is rounded
+    /// to the nearest, so that steps up and down are equal.
     fn step(&self, old: u64, new: u64) -> u64 {
         let over = if self.age < AGE_MATURE { 2 } else { 8 };
         let sum = u128::from(old) * (over - 1) + u128::from(new);
@@ -243,50 +248,50 @@ impl Behaviour {
         ShortSpan::of(Span::from_nanos(self.step(old.get().as_nanos(), new.as_nanos())))
     }
 
-    /// How long it usually runs between two sleeps, up to 4.29 s.
+    /// Average length of a run between two sleeps, up to 4.29 s.
     pub fn run(&self) -> Span {
         self.run.get()
     }
 
-    /// How far a run usually is from [`run`](Self::run).
+    /// Average deviation of a run from [`run`](Self::run).
     pub fn run_dev(&self) -> Span {
         self.run_dev.get()
     }
 
-    /// CPU time since it last woke up, up to 4.29 s.
+    /// CPU time since the last wake-up, up to 4.29 s.
     pub fn awake(&self) -> Span {
         self.awake.get()
     }
 
-    /// It has given fork to a task.
+    /// The task has forked.
     pub fn note_fork(&mut self) {
-        self.births = self.births.saturating_add(1);
+        self.forks = self.forks.saturating_add(1);
     }
 
-    /// Tasks that it has given fork to since it last woke up, up to 255.
-    pub fn births(&self) -> u64 {
-        self.births.into()
+    /// Forks since the last wake-up, up to 255.
+    pub fn forks(&self) -> u64 {
+        self.forks.into()
     }
 
-    /// Whether forks take so much of its time that it does nothing else; `before` is what this was
-    /// the last time.
+    /// Whether the task is a fork loop: forks take most of its time. `before` is the previous result.
+    /// It becomes one above 3/8 of its time in forks and stays one down to 1/6.
     pub fn is_fork_loop(&self, before: bool) -> bool {
-        u64::from(self.breeding) > if before { BREEDS.1 } else { BREEDS.0 }
+        u64::from(self.fork_share) > if before { FORK_LOOP.1 } else { FORK_LOOP.0 }
     }
 
-    /// What it takes of a CPU, and what the whole would be.
+    /// The share of a CPU that it uses, and the share that is 100 %.
     pub fn takes(&self) -> (u64, u64) {
-        (self.taking.into(), WHOLE)
+        (self.cpu_share.into(), WHOLE)
     }
 
-    /// How long it is expected to run: as usual, or as long as it does already.
+    /// The expected run: the average, or the current run if that is longer already.
     pub fn expected_run(&self) -> Span {
         self.run.max(self.awake).get()
     }
 
-    /// How critical it is that the task runs soon, 0 to [`SCORE_MAX`]: wake-ups times voluntary
-    /// switches in 100 ms, divided by the run in units of 2^20 ns (PANDEMONIUM 5.4.13). A run that
-    /// varies counts half of its deviation more, and none counts less than one unit.
+    /// The latency score, 0 to [`SCORE_MAX`]: wake-ups times voluntary switches in 100 ms, divided by
+    /// the run in units of 2^20 ns (PANDEMONIUM 5.4.13). Half of the deviation is added to the run,
+    /// and a run counts as at least one unit.
     pub fn score(&self) -> u32 {
         let run = (self.run() + self.run_dev().scale(1, 2)).as_nanos() >> 20;
         let events = (u64::from(self.wake_freq) * u64::from(self.csw_rate)) >> (2 * FRACTION);
@@ -298,17 +303,17 @@ impl Behaviour {
         u64::from(self.wake_freq >> FRACTION)
     }
 
-    /// Whether it has slept often enough that its averages mean something.
-    pub fn speaks(&self) -> bool {
-        self.age >= AGE_SPEAKS
+    /// Whether it has woken up often enough that its averages are used.
+    pub fn is_known(&self) -> bool {
+        self.age >= AGE_KNOWN
     }
 
-    /// Whether it is mature.
+    /// Whether it has woken up so often that averages move slowly.
     pub fn is_mature(&self) -> bool {
         self.age >= AGE_MATURE
     }
 
-    /// What the process database learns of it.
+    /// The observation for the process database.
     pub fn observation(&self, tier: Tier) -> Observation {
         let rate =
             |fixed: u32| Rate::from_millihertz(((u64::from(fixed) * 10_000) >> FRACTION) as u32);
@@ -323,10 +328,10 @@ impl Behaviour {
     }
 }
 
-/// What a run takes besides its forks: each of them takes [`BIRTH`], but no more than is left for
-/// the run, which would otherwise be nothing where forks are quick.
-fn without_births(run: Span, births: u64) -> Span {
-    (run - BIRTH.scale(births, 1)).max(run.scale(1, births + 1))
+/// The CPU time of a run without its forks. Each fork counts as [`FORK_COST`]. If forks are quicker
+/// than that, the run and each fork count as equal parts, so that the run is never zero.
+fn without_forks(run: Span, forks: u64) -> Span {
+    (run - FORK_COST.scale(forks, 1)).max(run.scale(1, forks + 1))
 }
 
 #[cfg(test)]
@@ -342,7 +347,7 @@ mod tests {
     }
 
     /// The behaviour of a task that wakes `hz` times a second and runs for `run_us` each time.
-    fn lives(hz: u64, run_us: u64, wakeups: u64) -> Behaviour {
+    fn task_at(hz: u64, run_us: u64, wakeups: u64) -> Behaviour {
         continues(Behaviour::default(), hz, run_us, wakeups)
     }
 
@@ -355,40 +360,40 @@ mod tests {
         seen
     }
 
-    /// PANDEMONIUM's own averages stop short of 30 at 60 Hz and of 90 at 100 Hz, for want of
-    /// fraction bits; the formula is the same.
+    /// PANDEMONIUM has the same formula, but its averages have no fraction bits, so its scores stay
+    /// below 30 at 60 Hz and below 90 at 100 Hz.
     #[test]
-    fn the_score_is_the_formula_s() {
+    fn the_score_follows_the_formula() {
         for (hz, freq, score) in
             [(20, 2, 4), (40, 4, 16), (60, 6, 36), (80, 8, 64), (100, 10, 100), (200, 20, 255)]
         {
-            let seen = lives(hz, 200, 60);
+            let seen = task_at(hz, 200, 60);
             assert_eq!((seen.wake_freq(), seen.score()), (freq, score), "{hz} Hz");
         }
-        assert_eq!(lives(60, 3_500, 60).score(), 12, "three units of run");
-        assert_eq!(lives(100, 50_000, 60).score(), 100 / 47);
+        assert_eq!(task_at(60, 3_500, 60).score(), 12, "three units of run");
+        assert_eq!(task_at(100, 50_000, 60).score(), 100 / 47);
     }
 
     #[test]
-    fn small_values_move_both_ways() {
-        let slow = lives(1, 200, 40);
+    fn small_rates_move_up_and_down() {
+        let slow = task_at(1, 200, 40);
         assert_eq!(slow.wake_freq(), 0);
         assert!(slow.wake_freq > 0, "0.1 in 100 ms is not nothing");
         let quick = continues(slow, 50, 200, 60);
         assert_eq!(quick.wake_freq(), 4, "approached from below");
     }
 
-    /// F2: in whole numbers seven and seven stay for ever, a score of 49.
+    /// Without fraction bits both rates would stay at seven for ever, a score of 49.
     #[test]
-    fn a_task_that_slows_down_is_forgotten() {
-        let quick = lives(100, 200, 60);
+    fn the_score_of_a_task_that_slows_down_drops() {
+        let quick = task_at(100, 200, 60);
         let slow = continues(quick, 1, 200, 5);
         assert!(slow.score() < 8, "{}", slow.score());
     }
 
     #[test]
     fn a_run_that_varies_counts_as_longer() {
-        let steady = lives(50, 4_000, 60);
+        let steady = task_at(50, 4_000, 60);
         let mut varies = steady;
         for n in 0..60 {
             let run = if n % 2 == 0 { 1_000 } else { 7_000 };
@@ -399,8 +404,8 @@ mod tests {
     }
 
     #[test]
-    fn a_run_goes_on_while_the_task_only_loses_the_cpu() {
-        let mut seen = lives(50, 1_000, 20);
+    fn a_run_ends_only_when_the_task_sleeps() {
+        let mut seen = task_at(50, 1_000, 20);
         let woken = seen.woken;
         for part in 1..=4 {
             let awake = Span::from_millis(4 * part);
@@ -415,12 +420,16 @@ mod tests {
             seen.observe(seen.woken, &requeue, Span::from_millis(4));
             seen = continues(seen, 50, 4_000, 1);
         }
-        assert!(seen.run() > Span::from_millis(19), "16 ms and the last stint: {}", seen.run());
+        assert!(
+            seen.run() > Span::from_millis(19),
+            "16 ms and the last run interval: {}",
+            seen.run()
+        );
     }
 
-    /// Nine of ten wake-ups find an idle CPU and never come up.
+    /// Nine of ten wake-ups find an idle CPU.
     #[test]
-    fn facts_count_what_never_came_up() {
+    fn facts_count_wake_ups_that_were_not_queued_to_user_space() {
         let mut seen = Behaviour::default();
         for n in 1..=60u64 {
             let facts = Facts {
@@ -438,7 +447,7 @@ mod tests {
     }
 
     /// A wake-up at 100 ms after a sleep of 9 ms and a run of 1 ms.
-    fn watched(wakeups: u64) -> Facts {
+    fn facts_after(wakeups: u64) -> Facts {
         let at = |ms: u64| Stamp::from_nanos(ms * 1_000_000);
         let run = Span::from_millis(1);
         let (woken, stopped, cpu_time) = (at(100), at(91), run.scale(wakeups, 1));
@@ -454,63 +463,63 @@ mod tests {
     }
 
     #[test]
-    fn what_the_fast_path_watched_counts_at_the_first_wake_up() {
-        let of = |facts| Behaviour::witnessed(&Arrival { facts: Some(facts), ..wakeup() });
-        let mut seen = of(watched(3)).expect("three wake-ups");
-        assert!(!seen.speaks(), "before the wake-up itself is taken in");
-        let arrival = Arrival { facts: Some(watched(3)), ..wakeup() };
+    fn facts_of_the_fast_path_count_at_the_first_message() {
+        let of = |facts| Behaviour::observed(&Arrival { facts: Some(facts), ..wakeup() });
+        let mut seen = of(facts_after(3)).expect("three wake-ups");
+        assert!(!seen.is_known(), "before the wake-up itself is taken in");
+        let arrival = Arrival { facts: Some(facts_after(3)), ..wakeup() };
         seen.observe(Stamp::from_nanos(100_000_000), &arrival, Span::from_millis(1));
-        assert!(seen.speaks());
+        assert!(seen.is_known());
         assert_eq!((seen.wake_freq(), seen.run()), (10, Span::from_millis(1)));
-        assert_eq!(of(watched(2)), None, "its last run may be the start of a program");
-        let lost = Facts { stopped: watched(3).woken, ..watched(3) };
+        assert_eq!(of(facts_after(2)), None, "its last run may be the start of a program");
+        let lost = Facts { stopped: facts_after(3).woken, ..facts_after(3) };
         assert_eq!(of(lost), None, "it has lost its CPU, not slept");
-        let unseen = Facts { run_interval: Span::ZERO, ..watched(3) };
+        let unseen = Facts { run_interval: Span::ZERO, ..facts_after(3) };
         assert_eq!(of(unseen), None);
-        assert_eq!(Behaviour::witnessed(&wakeup()), None, "without a fast path");
+        assert_eq!(Behaviour::observed(&wakeup()), None, "without a fast path");
     }
 
     #[test]
-    fn what_births_take_is_not_the_parent_s_run() {
-        let mut seen = lives(10, 500, 20);
+    fn the_time_of_forks_is_not_part_of_the_run() {
+        let mut seen = task_at(10, 500, 20);
         for _ in 0..60 {
             (0..12).for_each(|_| seen.note_fork());
             seen = continues(seen, 10, 20_000, 1);
         }
         let run = seen.run().as_micros();
-        assert!((7_900..=8_000).contains(&run), "20 ms without twelve births of 1 ms: {run} us");
-        let quick = without_births(Span::from_micros(400), 1);
-        assert_eq!(quick, Span::from_micros(200), "half of a run that is one quick birth");
+        assert!((7_900..=8_000).contains(&run), "20 ms without twelve forks of 1 ms: {run} us");
+        let quick = without_forks(Span::from_micros(400), 1);
+        assert_eq!(quick, Span::from_micros(200), "half of a run with one quick fork");
     }
 
     #[test]
-    fn what_births_take_of_its_time_is_an_average() {
-        let mut seen = lives(100, 500, 20);
+    fn the_share_of_forks_is_an_average() {
+        let mut seen = task_at(100, 500, 20);
         for _ in 0..200 {
             seen.note_fork();
             seen = continues(seen, 100, 4_000, 1);
         }
-        let percent = |seen: &Behaviour| u64::from(seen.breeding) * 100 / WHOLE;
+        let percent = |seen: &Behaviour| u64::from(seen.fork_share) * 100 / WHOLE;
         assert!((38..=40).contains(&percent(&seen)), "{}", percent(&seen));
         assert!(seen.is_fork_loop(false), "4 ms of 10");
         let pause = continues(seen, 10, 4_000, 1);
         assert!((22..=26).contains(&percent(&pause)), "{}", percent(&pause));
         let silence = continues(seen, 1, 4_000, 1);
-        assert_eq!(silence.breeding, 0, "longer than it remembers");
+        assert_eq!(silence.fork_share, 0, "longer than the window");
     }
 
     #[test]
-    fn the_first_wakeups_say_nothing() {
-        let seen = lives(1_000, 10, 1);
-        assert!(!seen.speaks());
+    fn the_first_wake_ups_are_only_counted() {
+        let seen = task_at(1_000, 10, 1);
+        assert!(!seen.is_known());
         assert_eq!((seen.run(), seen.wake_freq()), (RUN_NEW, WAKE_FREQ_NEW));
-        assert!(lives(1_000, 10, 2).speaks());
-        assert!(!lives(1_000, 10, 7).is_mature() && lives(1_000, 10, 8).is_mature());
+        assert!(task_at(1_000, 10, 2).is_known());
+        assert!(!task_at(1_000, 10, 7).is_mature() && task_at(1_000, 10, 8).is_mature());
     }
 
     #[test]
-    fn what_is_predicted_is_what_was_observed() {
-        let seen = lives(100, 700, 60);
+    fn a_prediction_gives_the_observed_behaviour_back() {
+        let seen = task_at(100, 700, 60);
         let observed = seen.observation(Tier::LatCritical);
         assert_eq!(observed.wake_freq, Rate::from_millihertz(100_000));
         let prediction = Prediction {
@@ -523,6 +532,6 @@ mod tests {
         };
         let again = Behaviour::predicted(&prediction);
         assert_eq!((again.score(), again.run()), (seen.score(), seen.run()));
-        assert!(!again.speaks());
+        assert!(!again.is_known());
     }
 }

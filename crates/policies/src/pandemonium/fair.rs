@@ -1,35 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who has had how much: virtual time, its clock, and the key by which a queue is ordered.
+//! Fair shares: virtual time, the virtual clock, and the key that orders a queue.
 //!
-//! A task's virtual time grows with the CPU time it uses, the slower the heavier it is. The clock
-//! is where a task stands that has had exactly its share: it grows with the CPU time that all use,
-//! divided by the weight of all who want some. A task behind the clock has credit, one ahead of it
-//! has debt, and the key turns that into order:
+//! A task's virtual time grows by the CPU time it uses, divided by its weight. The clock is the
+//! virtual time of a task that had exactly its share: it grows by the CPU time of all tasks, divided
+//! by the weight of all runnable tasks. A task behind the clock has credit, a task ahead of it has
+//! debt. The key turns this into an order:
 //!
 //! ```text
-//! key = max(virtual time, clock - lag) + min(CPU time since the last wake-up, cap)
+//! key = max(virtual time, clock - sleeper credit) + min(CPU time since the last wake-up, cap)
 //! ```
 //!
-//! The second term lets a task that has just woken up pass one that has been running all along.
+//! A task that sleeps falls behind the clock; the first term limits the credit that it collects.
+//! The second term lets a task that has just woken up overtake one that has run since long.
 
+use crate::knobs::Knobs;
 use crate::scaling::Scaling;
-use pandemonium_engine::knobs::Knobs;
 use pandemonium_engine::task::{Tier, Weight};
 use pandemonium_engine::time::{Span, Vtime};
 
-/// Weight that leaves time as it is (PANDEMONIUM 5.4.13); nice 0 has 100.
+/// The weight for which virtual time equals CPU time (PANDEMONIUM 5.4.13); nice 0 has 100.
 const WEIGHT_ONE: u64 = 128;
-/// Credit for one unit of lag, and the most that a run counts for Batch.
-const LAG_UNIT: Span = Span::from_millis(40);
-/// Most units of lag: 2.56 s of credit, for a task that wakes up 640 times a second.
-const LAG_MAX: u64 = 64;
-/// In a queue deeper than this sleepers get one unit of credit, since all have slept.
+/// One unit of sleeper credit, and the most that CPU time since the last wake-up counts for Batch.
+const CREDIT_UNIT: Span = Span::from_millis(40);
+/// Most units of sleeper credit: 2.56 s, for a task that wakes up 640 times a second.
+const CREDIT_MAX: u64 = 64;
+/// In a queue deeper than this a sleeper gets one unit, because all tasks in it have slept.
 const DEPTH_CROWDED: usize = 8;
-/// In a queue deeper than this they get half.
+/// In a queue deeper than this a sleeper gets half of its credit.
 const DEPTH_BUSY: usize = 4;
 
-/// A task's weight in its tier: 2, 1.5 and 1 times its nice weight (PANDEMONIUM 5.4.13).
+/// A task's weight in its tier: 2, 1.5 and 1 times its nice weight for LatCritical, Interactive and
+/// Batch (PANDEMONIUM 5.4.13).
 pub fn effective_weight(weight: Weight, tier: Tier) -> u64 {
     let tier_weight = match tier {
         Tier::LatCritical => 256,
@@ -39,14 +41,15 @@ pub fn effective_weight(weight: Weight, tier: Tier) -> u64 {
     ((weight.get() * tier_weight) >> 7).max(1)
 }
 
-/// What `ran` costs in virtual time.
+/// The virtual time charged for `ran`.
 pub fn charge(ran: Span, effective_weight: u64) -> Span {
     ran.scale(WEIGHT_ONE, effective_weight)
 }
 
-/// How many units of credit a task may have that wakes up so often, before a queue of this depth.
-pub fn lag(wake_freq: u64, lag_scale: u32, depth: usize) -> u64 {
-    let units = ((wake_freq * u64::from(lag_scale)) >> 2).clamp(1, LAG_MAX);
+/// Sleeper credit in units of [`CREDIT_UNIT`], by the task's wake-ups in 100 ms and the depth of its
+/// queue.
+pub fn credit(wake_freq: u64, sleeper_credit_scale: u32, depth: usize) -> u64 {
+    let units = ((wake_freq * u64::from(sleeper_credit_scale)) >> 2).clamp(1, CREDIT_MAX);
     match depth {
         depth if depth > DEPTH_CROWDED => 1,
         depth if depth > DEPTH_BUSY && units > 2 => units / 2,
@@ -59,11 +62,11 @@ pub fn awake_cap(tier: Tier) -> Span {
     match tier {
         Tier::LatCritical => Span::from_millis(20),
         Tier::Interactive => Span::from_millis(30),
-        Tier::Batch => LAG_UNIT,
+        Tier::Batch => CREDIT_UNIT,
     }
 }
 
-/// A task, as far as its place in a queue depends on it.
+/// The properties of a task that its key depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyInput {
     /// Its virtual time.
@@ -76,16 +79,16 @@ pub struct KeyInput {
     pub tier: Tier,
     /// Wake-ups in 100 ms.
     pub wake_freq: u64,
-    /// How many wait already where it is going to.
+    /// The number of tasks in the queue that it enters.
     pub depth: usize,
 }
 
-/// Where a task stands: its virtual time within the limits, and the key that follows.
+/// A task's virtual time within the limits, and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// What of its virtual time is remembered.
+    /// The virtual time to store for the task.
     pub vruntime: Vtime,
-    /// By what its queue is ordered.
+    /// The key that orders its queue.
     pub key: Vtime,
 }
 
@@ -102,17 +105,18 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Where a task stands that has had its share.
+    /// The virtual time of a task that had exactly its share.
     pub const fn now(&self) -> Vtime {
         self.now
     }
 
-    /// Somebody ran for `ran` while tasks of `contenders` effective weight wanted the machine.
+    /// Advances the clock: a task ran for `ran` while tasks of `contenders` effective weight were
+    /// runnable.
     ///
-    /// That weight is an estimate: of those that run now the kernel tells the number only. So the
-    /// clock is held to the facts: `neediest` is the first key of the Batch queue, which lies up
-    /// to a run's cap beyond where that task stands. The clock is never outside of these bounds
-    /// for long: it waits for the task, or follows it.
+    /// `contenders` is an estimate, because the kernel reports only the number of running tasks. So
+    /// the clock is bounded by `neediest`, the first key of the Batch queue. That key exceeds the
+    /// task's virtual time by at most [`awake_cap`]. The clock stops while it is ahead of that key,
+    /// and it stays at most the cap behind it.
     pub fn advance(&mut self, ran: Span, contenders: u64, neediest: Option<Vtime>) {
         let moved = self.now.after(charge(ran, contenders.max(1)));
         self.now = match neediest {
@@ -122,17 +126,17 @@ impl Clock {
         };
     }
 
-    /// Where a task with this key input stands.
+    /// Limits a task's virtual time and computes its key.
     pub fn place(&self, key_input: &KeyInput, limits: &Scaling, knobs: &Knobs) -> Place {
         let mut vruntime = key_input.vruntime;
-        if knobs.rules.lag {
-            let units = lag(key_input.wake_freq, knobs.lag_scale, key_input.depth);
-            vruntime = vruntime.max(self.now.before(LAG_UNIT.scale(units, 1)));
+        if knobs.rules.sleeper_credit {
+            let units = credit(key_input.wake_freq, knobs.sleeper_credit_scale, key_input.depth);
+            vruntime = vruntime.max(self.now.before(CREDIT_UNIT.scale(units, 1)));
         }
         if let (true, Tier::Batch, Some(ceiling)) =
             (knobs.rules.vtime_ceiling, key_input.tier, limits.vtime_ceiling)
         {
-            // A light task owes more for the same run, so its debt may be larger.
+            // A low-weight task is charged more for the same run, so its debt may be larger.
             let weighted = ceiling
                 .scale(u64::from(pandemonium_engine::task::WEIGHT_DEFAULT), key_input.weight.get());
             vruntime = vruntime.min(self.now.after(weighted.max(ceiling)));
@@ -153,7 +157,7 @@ mod tests {
     const NICE_0: Weight = Weight::new(100);
 
     #[test]
-    fn lag_follows_the_table() {
+    fn sleeper_credit_follows_the_table() {
         for (freq, scale, depth, units) in [
             (20, 4, 0, 20),
             (20, 4, 5, 10),
@@ -164,12 +168,12 @@ mod tests {
             (3, 4, 6, 1),
             (10, 2, 4, 5),
         ] {
-            assert_eq!(lag(freq, scale, depth), units, "{freq} {scale} {depth}");
+            assert_eq!(credit(freq, scale, depth), units, "{freq} {scale} {depth}");
         }
     }
 
     #[test]
-    fn a_tier_charges_what_the_table_says() {
+    fn the_charge_of_a_tier_follows_the_table() {
         let ran = Span::from_millis(1);
         for (tier, weight, cost) in [
             (Tier::Batch, 100, 1_280_000),
@@ -197,21 +201,21 @@ mod tests {
     }
 
     #[test]
-    fn sleep_earns_credit_within_the_lag() {
+    fn sleeper_credit_is_limited() {
         let (limits, knobs) = (Scaling::new(8), Knobs::default());
         let credit = |wake_freq| {
             let key_input = KeyInput { wake_freq, ..key_input(Vtime::START) };
-            let stands = clock().place(&key_input, &limits, &knobs).vruntime;
-            (clock().now().as_raw() - stands.as_raw()) / 1_000_000
+            let vruntime = clock().place(&key_input, &limits, &knobs).vruntime;
+            (clock().now().as_raw() - vruntime.as_raw()) / 1_000_000
         };
         assert_eq!([credit(0), credit(10), credit(64)], [40, 400, 2_560]);
         let mut off = knobs;
-        off.rules.lag = false;
+        off.rules.sleeper_credit = false;
         assert_eq!(clock().place(&key_input(Vtime::START), &limits, &off).vruntime, Vtime::START);
     }
 
     #[test]
-    fn debt_ends_at_the_ceiling_which_is_further_off_for_light_tasks() {
+    fn debt_ends_at_a_ceiling_that_is_higher_for_low_weight_tasks() {
         let (limits, knobs) = (Scaling::new(8), Knobs::default());
         let far = clock().now().after(Span::from_millis(60_000));
         let debt = |weight, limits: &Scaling, knobs: &Knobs| {
@@ -228,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_counts_up_to_its_cap() {
+    fn cpu_time_since_the_wake_up_counts_up_to_a_cap() {
         let (limits, mut knobs) = (Scaling::new(4), Knobs::default());
         let counts = |tier, awake, knobs: &Knobs| {
             let key_input = KeyInput { tier, awake, ..key_input(clock().now()) };
@@ -244,9 +248,9 @@ mod tests {
         assert_eq!(counts(Tier::Batch, Span::from_millis(500), &knobs), 640_000);
     }
 
-    /// Four hogs on two CPUs: whatever the estimate of the weight, the clock stays with them.
+    /// Four hogs on two CPUs, with any estimate of the weight.
     #[test]
-    fn the_clock_keeps_to_those_who_wait() {
+    fn the_clock_follows_the_waiting_batch_tasks() {
         for contenders in [1, 400, 1_000_000] {
             let mut clock = Clock::default();
             let mut hogs = [Vtime::START; 4];
@@ -268,7 +272,7 @@ mod tests {
         let mut clock = clock();
         let before = clock.now();
         clock.advance(Span::from_millis(4), 100, Some(Vtime::START));
-        assert_eq!(clock.now(), before, "it waits");
+        assert_eq!(clock.now(), before, "it stops");
         clock.advance(Span::ZERO, 0, None);
         assert_eq!(clock.now(), before);
     }

@@ -13,6 +13,7 @@
 mod batch_starvation;
 mod behaviour;
 pub mod classify;
+mod explain;
 mod fair;
 mod known;
 mod order;
@@ -28,18 +29,26 @@ pub use self::order::LIGHT_WAIT;
 use self::order::{Choice, Situation, Turns, choose};
 use self::placement::{PlacementContext, Placer};
 use self::slices::slice;
+use crate::control::Controller;
 use crate::control::detect::Detectors;
+use crate::knobs::{Knobs, TABLE};
 use crate::scaling::Scaling;
+use alloc::boxed::Box;
+use core::fmt;
 use pandemonium_engine::Mode;
-use pandemonium_engine::knobs::Knobs;
+use pandemonium_engine::adapting::Adapting;
+use pandemonium_engine::knobs::{KeySet, Table, Values};
 use pandemonium_engine::procdb::{CAPACITY, Minute, ProcDb, Profile};
+use pandemonium_engine::registry::{Bounds, Counter};
 use pandemonium_engine::runqueue::{Runqueue, Slot};
 use pandemonium_engine::table::{Class, Entered, TaskTable};
 use pandemonium_engine::task::{
     Arrival, Cause, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT,
 };
 use pandemonium_engine::time::{ShortSpan, Span, Stamp, Vtime};
-use pandemonium_engine::{Counters, Evidence, MachineView, Memo, Policy};
+use pandemonium_engine::{
+    Explaining, KernelRules, Learning, MachineView, Memo, Policy, PolicyType, Waiting,
+};
 use pandemonium_engine::{Setup, TASKS_MAX};
 
 /// Tasks whose ages are compared: those above Batch, Batch, and Batch of less than ordinary
@@ -68,7 +77,8 @@ pub struct Pandemonium {
     minute: Minute,
     limits: Scaling,
     knobs: Knobs,
-    counters: Counters,
+    /// Tasks of whose name something was known when they appeared.
+    predictions: u64,
     clock: Clock,
     turns: Turns,
     before: Before,
@@ -78,7 +88,6 @@ pub struct Pandemonium {
 #[derive(Clone, Copy, Default)]
 struct Before {
     turns: Turns,
-    counters: Counters,
     batch_weight: u64,
     /// The place of the task in its queue.
     key: Vtime,
@@ -101,7 +110,7 @@ impl Pandemonium {
             minute: Minute::default(),
             limits,
             knobs: Knobs::default(),
-            counters: Counters::default(),
+            predictions: 0,
             clock: Clock::default(),
             turns: Turns::default(),
             before: Before::default(),
@@ -161,7 +170,7 @@ impl Pandemonium {
         let known = self.programs.predict(&comm).filter(|known| !refutes(known.tier));
         let known = known.filter(|_| self.knobs.rules.procdb);
         let named = self.classifier.named(&comm, &self.knobs);
-        self.counters.predictions += u64::from(known.is_some());
+        self.predictions += u64::from(known.is_some());
         self.table.data_mut(slot).begin_as(now, arrival, named, known)
     }
 
@@ -370,8 +379,7 @@ impl Pandemonium {
 }
 
 impl Policy for Pandemonium {
-    fn on_arrival(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
-        self.counters.arrived(arrival.cause);
+    fn arrive(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
         self.detectors.on_enqueue(now, arrival.cause, &self.knobs.rules);
         self.detectors.on_batch(now, self.batch_waits());
         let (slot, since) = match self.table.enter(now, arrival) {
@@ -401,20 +409,14 @@ impl Policy for Pandemonium {
         let mode = self.mode(now);
         let context = PlacementContext { now, view, mode, limits: &limits, knobs: &knobs };
         let (slot, reason) = self.pick(&context)?;
-        self.before = Before {
-            turns: self.turns,
-            counters: self.counters,
-            batch_weight: self.batch_weight,
-            key: self.dequeue(slot),
-        };
+        self.before =
+            Before { turns: self.turns, batch_weight: self.batch_weight, key: self.dequeue(slot) };
         let tier = self.table.data(slot).classification.tier;
         if tier == Tier::Batch {
             let weight = u64::from(self.table.data(slot).effective_weight);
             self.batch_weight = (self.batch_weight * 7 + weight).div_ceil(8);
         }
         self.turns = self.turns.after(tier, reason, self.batch_waits());
-        self.counters.by_tier[tier.index()] += 1;
-        self.counters.rescues += u64::from(reason.is_rescue());
         let request = self.table.leave(slot);
         Some(self.dispatch(slot, &request, reason, &context))
     }
@@ -431,53 +433,70 @@ impl Policy for Pandemonium {
         waits(Tier::LatCritical) || waits(Tier::Interactive)
     }
 
-    fn on_refused(&mut self, dispatch: Dispatch) {
+    fn refused(&mut self, dispatch: Dispatch) {
         let Some(slot) = self.table.come_back(dispatch.pid) else { return };
         let task = self.table.data(slot);
         let queue = task.classification.tier.index();
-        let Before { turns, counters, batch_weight, key } = self.before;
+        let Before { turns, batch_weight, key } = self.before;
         self.queues[queue].put_back(slot, key);
         self.waiting_weight[queue] += u64::from(task.effective_weight);
         self.placer.forget();
-        (self.turns, self.counters, self.batch_weight) = (turns, counters, batch_weight);
+        (self.turns, self.batch_weight) = (turns, batch_weight);
     }
 
-    fn on_exit(&mut self, pid: Pid) {
+    fn exit(&mut self, pid: Pid) {
         if let Some(slot) = self.table.waiting(pid) {
             self.dequeue(slot);
         }
         self.table.forget(pid);
     }
 
-    fn apply(&mut self, knobs: &Knobs) {
-        self.knobs = *knobs;
+    fn waiting(&self) -> &dyn Waiting {
+        &self.table
     }
 
-    fn queued(&self) -> usize {
-        self.table.nr_waiting()
+    fn tune(&mut self, values: &Values) {
+        self.knobs = Knobs::of(values);
     }
 
-    fn has_room(&self) -> bool {
-        self.table.has_room()
-    }
-
-    fn oldest_wait(&self, now: Stamp) -> Span {
-        self.table.oldest_wait(now)
-    }
-
-    fn counters(&self) -> Counters {
-        self.counters
+    fn kernel_rules(&self, now: Stamp) -> KernelRules {
+        KernelRules {
+            preempt: self.knobs.rules.preempt,
+            hand_off: self.knobs.rules.sync_wakeups,
+            preempt_thresh: self.knobs.preempt_thresh,
+            burst: self.mode(now).burst,
+            idle_slice: self.knobs.slice_min,
+        }
     }
 
     fn mode(&self, now: Stamp) -> Mode {
         self.detectors.mode(now, &self.knobs.rules)
     }
 
-    fn evidence(&self, pid: Pid) -> Option<Evidence> {
-        Some(self.table.data(self.table.find(pid)?).evidence())
+    fn count(&self, counters: &mut [u64]) {
+        counters[0] = self.predictions;
     }
 
-    fn on_minute(&mut self, when: Minute) {
+    fn learning(&mut self) -> Option<&mut dyn Learning> {
+        Some(self)
+    }
+
+    fn explaining(&self) -> Option<&dyn Explaining> {
+        Some(self)
+    }
+}
+
+impl Explaining for Pandemonium {
+    fn explain(&self, pid: Pid, out: &mut dyn fmt::Write) -> fmt::Result {
+        match self.table.find(pid) {
+            Some(slot) => explain::explain(self.table.data(slot), pid, out),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Learning for Pandemonium {
+    fn minute(&mut self, when: Minute) {
         self.minute = when;
     }
 
@@ -510,5 +529,30 @@ impl Policy for Pandemonium {
         let mut task = self.newcomer();
         (task.comm, task.behaviour, task.classification) = (memo.comm, behaviour, classification);
         self.table.remember(memo.pid, task);
+    }
+}
+
+impl PolicyType for Pandemonium {
+    const NAME: &'static str = "pandemonium";
+    const ABOUT: &'static str = "Tiers by behaviour, fair inside a tier, a bound on every wait";
+    const KNOBS: &'static Table = &TABLE;
+    const COUNTERS: &'static [Counter] = &[Counter {
+        name: "predictions",
+        about: "Tasks of whose name something was known when they appeared",
+    }];
+
+    fn new(setup: &Setup) -> Self {
+        Pandemonium::new(setup)
+    }
+
+    fn adapting(cpus: u32, start: Values, chosen: KeySet) -> Box<dyn Adapting> {
+        Box::new(Controller::new(cpus, Knobs::of(&start), chosen))
+    }
+
+    fn bounds(cpus: u32, values: &Values) -> Bounds {
+        let knobs = Knobs::of(values);
+        let slice = knobs.batch_slice.scale(5, 4).max(knobs.slice);
+        let starvation = Scaling::new(cpus).starvation;
+        Bounds { wait: Some(starvation.scale(2, 1) + LIGHT_WAIT.scale(2, 1)), slice }
     }
 }

@@ -1,40 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Whose turn it is: the dispatch order of PANDEMONIUM, as a function of who waits for how long.
+//! The dispatch order of PANDEMONIUM: which queue the next task comes from, as a function of which
+//! tiers wait and for how long.
 //!
 //! ```text
-//! 1. overflow rescue      Interactive beyond the limit, unless Batch is owed; Batch beyond it
-//! 2. per-CPU work         what we sent to a CPU's own queue: served there by the kernel half
-//! 3. deficit              Batch, when as many others as the budget allows went before
-//! 4. starvation rescue    Batch beyond the hard limit, light tasks too
-//! 5. interactive          LatCritical, then Interactive
-//! 6. CoDel rescue         the oldest Batch task, when it is beyond the adaptive threshold
-//! 7. batch                by key
-//! 8. other nodes          by nearness, when the task is picked
-//! 9. keep running         nobody waits: the kernel half lets the current task go on
+//! 1. overflow rescue     the oldest urgent task beyond the limit, unless Batch is in deficit;
+//!                        else the oldest Batch task beyond the limit
+//! 2. deficit             the first Batch task, once the budget of other decisions is used up
+//! 3. starvation rescue   the oldest Batch task beyond the hard limit; low-weight tasks too
+//! 4. urgent tiers        the first LatCritical task, else the first Interactive one
+//! 5. CoDel rescue        the oldest Batch task beyond the adaptive threshold
+//! 6. Batch               the first Batch task
 //! ```
 //!
-//! Ages are those of tasks, each its own wait, beyond what the crowd explains: among ten hogs on
-//! two CPUs everybody waits for four slices, and that is nobody's neglect.
+//! The README lists nine steps. [`choose`] has these six, because the backend takes two of the
+//! others: it serves a CPU's own queue, and it lets the running task continue if no task waits. The
+//! third, preferring tasks of the CPU's memory node, is [`Placer::nearest`].
+//!
+//! An age is the wait of one task beyond its turn, that is beyond the wait that the number of
+//! waiting tasks explains. With ten hogs on two CPUs every task waits for four slices, and none of
+//! them starves.
+//!
+//! [`Placer::nearest`]: super::placement::Placer::nearest
 
+use crate::knobs::{Knobs, Rules};
 use crate::scaling::Scaling;
 use pandemonium_engine::Mode;
-use pandemonium_engine::knobs::{Knobs, Rules};
 use pandemonium_engine::task::{Reason, Tier};
 use pandemonium_engine::time::Span;
 
-/// A light task, which owes much for little, is rescued only when it has waited so long beyond its
-/// turn, so that it gets no more than its weight is worth. Far below the kernel's watchdog of 5 s.
+/// A low-weight task is rescued only after it has waited this long beyond its turn, so that rescues
+/// do not give it more than the share of its weight. Far below the kernel's watchdog of 5 s.
 pub const LIGHT_WAIT: Span = Span::from_millis(1_000);
 
-/// Who waits, and for how long beyond the turn; `None` where nobody waits.
+/// Which tiers wait, and for how long beyond the turn. An age is `None` if no such task waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Situation {
     /// Whether a LatCritical task waits.
     pub lat_critical: bool,
     /// Whether an Interactive task waits.
     pub interactive: bool,
-    /// Whether a Batch task waits, a light one included.
+    /// Whether a Batch task waits, low-weight tasks included.
     pub batch: bool,
     /// Age of the longest waiting task above Batch.
     pub urgent_age: Option<Span>,
@@ -44,32 +50,33 @@ pub struct Situation {
     pub light_age: Option<Span>,
 }
 
-/// What was decided before, as far as it matters now.
+/// The earlier decisions that the next one depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
-    /// Decisions that passed waiting Batch work since it was served last.
-    pub passed: u32,
-    /// Whether the last decision was for age. At most every other one is, so that no crowd of old
-    /// tasks keeps urgent ones out.
+    /// Decisions for urgent tasks since a Batch task was last dispatched, counted while a Batch
+    /// task waits.
+    pub deficit: u32,
+    /// Whether the last decision was a rescue. At most every other decision is one, so that many
+    /// old tasks cannot block urgent ones.
     pub rescued: bool,
 }
 
-/// Whom to take.
+/// Which task to dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The first of a tier's queue.
+    /// The first task of a tier's queue.
     First(Tier),
-    /// The longest waiting of those above Batch.
+    /// The longest waiting task above Batch.
     OldestUrgent,
-    /// The longest waiting of Batch.
+    /// The longest waiting Batch task of at least ordinary weight.
     OldestBatch,
-    /// The longest waiting of Batch below ordinary weight.
+    /// The longest waiting Batch task below ordinary weight.
     OldestLight,
 }
 
-/// Decides whose turn it is; `None` when nobody waits.
+/// Selects the task to dispatch next; `None` if no task waits.
 pub fn choose(
-    who: &Situation,
+    waiting: &Situation,
     turns: &Turns,
     mode: Mode,
     limits: &Scaling,
@@ -77,59 +84,67 @@ pub fn choose(
 ) -> Option<(Choice, Reason)> {
     let rules = &knobs.rules;
     let beyond = |age: Option<Span>, limit: Span| age.is_some_and(|age| age > limit);
-    let starving = beyond(who.batch_age, knobs.sojourn_thresh);
-    let owed = rules.deficit && starving && turns.passed >= budget(mode, limits);
+    let starving = beyond(waiting.batch_age, knobs.sojourn_thresh);
+    let deficit_due = rules.deficit && starving && turns.deficit >= budget(mode, limits);
     let rescue = |age, limit| !turns.rescued && beyond(age, limit);
 
-    if rules.overflow_rescue && !owed && rescue(who.urgent_age, limits.overflow_rescue) {
+    // 1. Overflow rescue.
+    if rules.overflow_rescue && !deficit_due && rescue(waiting.urgent_age, limits.overflow_rescue) {
         return Some((Choice::OldestUrgent, Reason::OverflowRescue));
     }
-    if rules.overflow_rescue && rescue(who.batch_age, limits.overflow_rescue) {
+    if rules.overflow_rescue && rescue(waiting.batch_age, limits.overflow_rescue) {
         return Some((Choice::OldestBatch, Reason::OverflowRescue));
     }
-    if owed {
+    // 2. Deficit.
+    if deficit_due {
         return Some((Choice::First(Tier::Batch), Reason::Deficit));
     }
-    if let Some(choice) = starved(who, limits, rules).filter(|_| !turns.rescued) {
+    // 3. Starvation rescue.
+    if let Some(choice) = starved(waiting, limits, rules).filter(|_| !turns.rescued) {
         return Some((choice, Reason::StarvationRescue));
     }
-    if who.lat_critical {
+    // 4. Urgent tiers.
+    if waiting.lat_critical {
         return Some((Choice::First(Tier::LatCritical), Reason::Order));
     }
-    if who.interactive {
+    if waiting.interactive {
         return Some((Choice::First(Tier::Interactive), Reason::Order));
     }
+    // 5. CoDel rescue.
     if rules.codel_rescue && starving && !turns.rescued {
         return Some((Choice::OldestBatch, Reason::CodelRescue));
     }
-    who.batch.then_some((Choice::First(Tier::Batch), Reason::Order))
+    // 6. Batch.
+    waiting.batch.then_some((Choice::First(Tier::Batch), Reason::Order))
 }
 
-fn starved(who: &Situation, limits: &Scaling, rules: &Rules) -> Option<Choice> {
+/// The task to rescue because it has waited beyond the hard limit.
+fn starved(waiting: &Situation, limits: &Scaling, rules: &Rules) -> Option<Choice> {
     let beyond = |age: Option<Span>, limit: Span| age.is_some_and(|age| age > limit);
     if !rules.starvation_rescue {
         return None;
     }
-    if beyond(who.batch_age, limits.starvation) {
+    if beyond(waiting.batch_age, limits.starvation) {
         return Some(Choice::OldestBatch);
     }
-    beyond(who.light_age, limits.starvation.max(LIGHT_WAIT)).then_some(Choice::OldestLight)
+    beyond(waiting.light_age, limits.starvation.max(LIGHT_WAIT)).then_some(Choice::OldestLight)
 }
 
-/// How many decisions may pass waiting Batch work.
+/// How many decisions for urgent tasks a waiting Batch task allows before it is in deficit.
 fn budget(mode: Mode, limits: &Scaling) -> u32 {
     if mode.tight_deficit() { limits.deficit_budget_longrun } else { limits.deficit_budget }
 }
 
 impl Turns {
-    /// What is known after a decision for a task of `tier`, while Batch work waited or not.
+    /// The state after a decision for a task of `tier`. `batch_waits` says whether a Batch task
+    /// waits.
     pub fn after(self, tier: Tier, reason: Reason, batch_waits: bool) -> Turns {
-        let passed = match tier {
+        let deficit = match tier {
             Tier::Batch => 0,
-            _ if batch_waits => self.passed.saturating_add(1),
+            _ if batch_waits => self.deficit.saturating_add(1),
             _ => 0,
         };
-        Turns { passed, rescued: reason.is_rescue() }
+        Turns { deficit, rescued: reason.is_rescue() }
     }
 }
 
@@ -144,7 +159,7 @@ mod tests {
         Some(Span::from_millis(ms))
     }
 
-    /// Everybody waits, nobody for long.
+    /// A task of every tier waits, none beyond its turn.
     const ALL: Situation = Situation {
         lat_critical: true,
         interactive: true,
@@ -154,46 +169,50 @@ mod tests {
         light_age: None,
     };
 
-    fn decide(who: Situation, turns: Turns, change: fn(&mut Knobs)) -> Option<(Choice, Reason)> {
+    fn decide(
+        waiting: Situation,
+        turns: Turns,
+        change: fn(&mut Knobs),
+    ) -> Option<(Choice, Reason)> {
         let mut knobs = Knobs::default();
         change(&mut knobs);
-        choose(&who, &turns, Mode::default(), &LIMITS(), &knobs)
+        choose(&waiting, &turns, Mode::default(), &LIMITS(), &knobs)
     }
 
-    fn plain(who: Situation) -> (Choice, Reason) {
-        decide(who, Turns::default(), |_| ()).unwrap()
+    fn plain(waiting: Situation) -> (Choice, Reason) {
+        decide(waiting, Turns::default(), |_| ()).unwrap()
     }
 
-    const FRESH: Turns = Turns { passed: 0, rescued: false };
-    const SPENT: Turns = Turns { passed: 16, rescued: false };
-    const RESCUED: Turns = Turns { passed: 0, rescued: true };
+    const FRESH: Turns = Turns { deficit: 0, rescued: false };
+    const SPENT: Turns = Turns { deficit: 16, rescued: false };
+    const RESCUED: Turns = Turns { deficit: 0, rescued: true };
 
-    /// Four CPUs: overflow limit 8 ms, sojourn threshold 5 ms, starvation 100 ms, budget 16.
+    /// On four CPUs: overflow limit 8 ms, sojourn threshold 5 ms, starvation limit 100 ms, budget 16.
     #[test]
-    fn each_step_has_its_place() {
+    fn rescues_come_before_deficit_and_deficit_before_urgent_tiers() {
         let batch = |ms| Situation { batch_age: Some(Span::from_millis(ms)), ..ALL };
         let urgent = |ms| Situation { urgent_age: Some(Span::from_millis(ms)), ..ALL };
         let old = Situation { urgent_age: ms(9), batch_age: ms(9), ..ALL };
         let (first, order) = (Choice::First, Reason::Order);
-        for (who, turns, expected) in [
+        for (waiting, turns, expected) in [
             (ALL, FRESH, (first(Tier::LatCritical), order)),
             (urgent(8), FRESH, (first(Tier::LatCritical), order)),
             (urgent(9), FRESH, (Choice::OldestUrgent, Reason::OverflowRescue)),
             (urgent(9), RESCUED, (first(Tier::LatCritical), order)),
             (batch(9), FRESH, (Choice::OldestBatch, Reason::OverflowRescue)),
             (old, FRESH, (Choice::OldestUrgent, Reason::OverflowRescue)),
-            // Batch is owed: the rescue of others waits, and Batch takes the turn by age.
+            // Batch is in deficit, so the urgent task is not rescued and the old Batch task is.
             (old, SPENT, (Choice::OldestBatch, Reason::OverflowRescue)),
             (batch(6), SPENT, (first(Tier::Batch), Reason::Deficit)),
             (batch(5), SPENT, (first(Tier::LatCritical), order)),
             (batch(6), FRESH, (first(Tier::LatCritical), order)),
         ] {
-            assert_eq!(decide(who, turns, |_| ()), Some(expected), "{who:?} {turns:?}");
+            assert_eq!(decide(waiting, turns, |_| ()), Some(expected), "{waiting:?} {turns:?}");
         }
     }
 
     #[test]
-    fn batch_alone_goes_by_age_beyond_the_threshold_and_by_key_before() {
+    fn batch_alone_is_ordered_by_key_and_beyond_the_threshold_by_age() {
         let alone = |age| Situation {
             batch: true,
             batch_age: Some(Span::from_millis(age)),
@@ -214,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn every_gate_can_be_switched_off() {
+    fn each_step_can_be_switched_off() {
         let old = Situation { urgent_age: ms(101), batch_age: ms(101), ..ALL };
         let first = |tier| Some((Choice::First(tier), Reason::Order));
         let no_overflow: fn(&mut Knobs) = |knobs| knobs.rules.overflow_rescue = false;
@@ -244,25 +263,29 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_counts_what_passes_waiting_batch_work() {
+    fn the_deficit_counts_urgent_decisions_while_batch_work_waits() {
         let mut turns = Turns::default();
-        for passed in 1..=3 {
+        for deficit in 1..=3 {
             turns = turns.after(Tier::LatCritical, Reason::Order, true);
-            assert_eq!(turns.passed, passed);
+            assert_eq!(turns.deficit, deficit);
         }
-        assert_eq!(turns.after(Tier::Interactive, Reason::Order, false).passed, 0, "nobody waits");
-        assert_eq!(turns.after(Tier::Batch, Reason::Order, true).passed, 0);
+        assert_eq!(
+            turns.after(Tier::Interactive, Reason::Order, false).deficit,
+            0,
+            "no Batch task waits"
+        );
+        assert_eq!(turns.after(Tier::Batch, Reason::Order, true).deficit, 0);
         assert!(turns.after(Tier::Batch, Reason::CodelRescue, true).rescued);
     }
 
-    /// A long run cuts the budget from 16 to 4 on four CPUs.
+    /// On four CPUs from 16 to 4.
     #[test]
-    fn sustained_batch_pressure_cuts_the_budget() {
-        let who = Situation { batch_age: ms(6), ..ALL };
-        let turns = Turns { passed: 4, rescued: false };
+    fn a_long_run_cuts_the_budget() {
+        let waiting = Situation { batch_age: ms(6), ..ALL };
+        let turns = Turns { deficit: 4, rescued: false };
         let decided = |longrun| {
             let mode = Mode { burst: false, longrun };
-            choose(&who, &turns, mode, &LIMITS(), &Knobs::default()).unwrap().1
+            choose(&waiting, &turns, mode, &LIMITS(), &Knobs::default()).unwrap().1
         };
         assert_eq!((decided(false), decided(true)), (Reason::Order, Reason::Deficit));
     }

@@ -2,13 +2,14 @@
 
 //! Where a task shall run.
 
+use crate::knobs::{Affinity, Knobs};
 use crate::scaling::Scaling;
 use alloc::vec;
 use alloc::vec::Vec;
 use pandemonium_engine::MachineView;
 use pandemonium_engine::Mode;
 use pandemonium_engine::Setup;
-use pandemonium_engine::knobs::{Affinity, Knobs};
+use pandemonium_engine::placement::{may_use, usual_place};
 use pandemonium_engine::runqueue::{Runqueue, Slot};
 use pandemonium_engine::task::{CPUS_MAX, CpuId, Placement, Request, Tier};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
@@ -93,7 +94,7 @@ impl Placer {
         let anywhere = !knobs.rules.affinity || knobs.affinity == Affinity::Off;
         let near = if anywhere { view.here.unwrap_or(request.cpu) } else { request.cpu };
         let some_idle = view.running < view.cpus;
-        match place(request, view, knobs) {
+        match usual_place(request, view, knobs.place_rules()) {
             (Placement::Cpu(cpu), _)
                 if request.kicked.is_some()
                     && knobs.rules.depth_gate
@@ -241,34 +242,9 @@ impl Placer {
     }
 }
 
-/// Where a task goes by its own request, and whether somebody has to be interrupted for it there.
-///
-/// A CPU was interrupted for a wake-up, and we are running because of it, most likely there. The
-/// CPU on which we decide is free when the round ends, so the task goes there if it may; else to
-/// the CPU that was interrupted, which has to be interrupted again, since by now it has gone on
-/// with what it had. A task nobody was interrupted for goes wherever a CPU is free, close to where
-/// it ran, unless the knobs say that it belongs to one CPU.
-pub fn place(request: &Request, view: &MachineView, knobs: &Knobs) -> (Placement, bool) {
-    if let Some(kicked) = request.kicked {
-        return match view.here.filter(|here| may_use(request, *here)) {
-            Some(here) => (Placement::Cpu(here), false),
-            None => (Placement::Cpu(kicked), knobs.rules.preempt),
-        };
-    }
-    if knobs.percpu_local && request.cpus_allowed == 1 {
-        return (Placement::Cpu(request.cpu), false);
-    }
-    (Placement::Any { near: request.cpu }, false)
-}
-
 /// For how much virtual time a task waits for one whose cache is near.
 fn patience(knobs: &Knobs) -> Span {
     knobs.slice
-}
-
-/// Whether the task may run on the CPU, as far as its mask is known.
-fn may_use(request: &Request, cpu: CpuId) -> bool {
-    request.allowed.is_some_and(|allowed| allowed.contains(cpu))
 }
 
 #[cfg(test)]
@@ -327,6 +303,9 @@ mod tests {
     #[test]
     fn a_task_somebody_was_interrupted_for_goes_where_we_decide_if_it_may() {
         let knobs = Knobs::default();
+        let place = |request: &Request, view: &MachineView, knobs: &Knobs| {
+            usual_place(request, view, knobs.place_rules())
+        };
         let placed = |here| place(&request(Some(1)), &view(here), &knobs);
         assert_eq!(placed(2), (Placement::Cpu(cpu(2)), false));
         // We are on a CPU that it may not use: the interrupted one has to be interrupted again.

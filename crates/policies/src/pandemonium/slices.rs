@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! For how long a task may run: as long as it usually does where somebody waits for it, as long
-//! as pays where nobody does.
+//! The length of a slice. LatCritical and Interactive tasks get as long as they usually run, because
+//! a user waits for them. Batch tasks get a long slice, because that gives throughput.
 
+use crate::knobs::Knobs;
 use pandemonium_engine::Mode;
-use pandemonium_engine::knobs::Knobs;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::Span;
 
-/// What of a task its slice depends on.
+/// The properties of a task that its slice depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     /// Its tier.
     pub tier: Tier,
-    /// How long it usually runs, or is expected to.
+    /// How long it is expected to run between two sleeps.
     pub run: Span,
-    /// Tasks that it has given fork to since it woke up.
-    pub births: u64,
+    /// The number of its forks since it last woke up.
+    pub forks: u64,
     /// Its weight in its tier.
     pub effective_weight: u64,
 }
 
 /// The slice of a task.
 ///
-/// LatCritical gets half as much again as it usually needs, Interactive twice as much, both at
-/// most the knob's slice, or during a burst or sustained batch pressure the burst slice. Each fork
-/// allows it as much again, up to a batch slice: what a fork takes is spent for the child, and
-/// while the parent waits nobody else is born. Batch gets the batch slice by weight: 128 and above
+/// LatCritical gets 1.5 times its expected run, Interactive twice. The limit for both is the knob's
+/// slice, or the burst slice during a burst or a long run. Each fork since the wake-up raises the
+/// limit by the same amount, up to a batch slice: the CPU time of a fork is spent for the child, and
+/// a parent that waits delays its next children. Batch gets the batch slice by weight: 128 and above
 /// the whole, nice 0 (100) 78 %, nice 19 the shortest (PANDEMONIUM 5.4.13).
 pub fn slice(need: &Need, mode: Mode, knobs: &Knobs) -> Span {
-    let one = if mode.short_slices() { knobs.burst_slice } else { knobs.slice };
-    let longest = one.scale(1 + need.births, 1).min(knobs.batch_slice.max(one));
+    let limit = if mode.short_slices() { knobs.burst_slice } else { knobs.slice };
+    let longest = limit.scale(1 + need.forks, 1).min(knobs.batch_slice.max(limit));
     let (wanted, longest) = match need.tier {
         Tier::LatCritical => (need.run.scale(3, 2), longest),
         Tier::Interactive => (need.run.scale(2, 1), longest),
@@ -43,12 +43,12 @@ pub fn slice(need: &Need, mode: Mode, knobs: &Knobs) -> Span {
 mod tests {
     extern crate std;
     use super::*;
-    use pandemonium_engine::knobs::BATCH_SLICE_PREEMPTIBLE;
+    use crate::knobs::BATCH_SLICE_PREEMPTIBLE;
 
     const QUIET: Mode = Mode { burst: false, longrun: false };
 
     fn need(tier: Tier, run_us: u64, effective_weight: u64) -> Need {
-        Need { tier, run: Span::from_micros(run_us), births: 0, effective_weight }
+        Need { tier, run: Span::from_micros(run_us), forks: 0, effective_weight }
     }
 
     fn us(tier: Tier, run_us: u64, weight: u64, mode: Mode) -> u64 {
@@ -70,20 +70,23 @@ mod tests {
     }
 
     #[test]
-    fn each_birth_allows_a_parent_one_slice_more_up_to_a_batch_slice() {
+    fn each_fork_raises_the_limit_by_one_slice_up_to_a_batch_slice() {
         let knobs = Knobs { batch_slice: BATCH_SLICE_PREEMPTIBLE, ..Knobs::default() };
-        let born = |births, run_us, mode| {
-            let parent = Need { births, ..need(Tier::Interactive, run_us, 150) };
+        let after_forks = |forks, run_us, mode| {
+            let parent = Need { forks, ..need(Tier::Interactive, run_us, 150) };
             slice(&parent, mode, &knobs).as_micros()
         };
-        assert_eq!([0, 1, 12, 200].map(|n| born(n, 90_000, QUIET)), [1_000, 2_000, 13_000, 20_000]);
-        assert_eq!(born(12, 600, QUIET), 1_200, "no more than it needs");
+        assert_eq!(
+            [0, 1, 12, 200].map(|n| after_forks(n, 90_000, QUIET)),
+            [1_000, 2_000, 13_000, 20_000]
+        );
+        assert_eq!(after_forks(12, 600, QUIET), 1_200, "twice its run is below the limit");
         let burst = knobs.burst_slice.as_micros();
-        assert_eq!(born(3, 90_000, Mode { burst: true, ..QUIET }), 4 * burst);
+        assert_eq!(after_forks(3, 90_000, Mode { burst: true, ..QUIET }), 4 * burst);
     }
 
     #[test]
-    fn pressure_shortens_what_others_wait_behind_and_batch_stays() {
+    fn bursts_and_long_runs_shorten_all_slices_but_batch_slices() {
         let knobs = Knobs {
             slice: Span::from_millis(4),
             burst_slice: Span::from_micros(500),
@@ -103,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn no_slice_is_below_the_shortest() {
+    fn no_slice_is_below_the_minimum() {
         let knobs = Knobs { slice_min: Span::from_micros(300), ..Knobs::default() };
         for tier in Tier::ALL {
             assert_eq!(slice(&need(tier, 0, 1), QUIET, &knobs), knobs.slice_min);

@@ -6,10 +6,10 @@
 use crate::world::{Ended, Event};
 use pandemonium_engine::Limits;
 use pandemonium_engine::TASKS_MAX;
-use pandemonium_engine::knobs::Knobs;
 use pandemonium_engine::task::{Arrival, Dispatch, Pid, Placement, Reason, Weight};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_policies::LIGHT_WAIT;
+use pandemonium_policies::knobs::Knobs;
 use std::collections::BTreeMap;
 
 pub type Verdict = Result<(), String>;

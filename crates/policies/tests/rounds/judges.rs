@@ -7,10 +7,10 @@ use crate::judge::{self, Verdict};
 use crate::script::arrival;
 use crate::world::{Ended, Event, World};
 use pandemonium_engine::Limits;
-use pandemonium_engine::knobs::Knobs;
 use pandemonium_engine::task::{CpuId, Dispatch, Placement, Ticket};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_policies::Fifo;
+use pandemonium_policies::knobs::Knobs;
 
 /// Three tasks arrive; the port takes one decision, refuses one, takes it when asked again, and
 /// takes the last a second later.

@@ -6,10 +6,10 @@ use crate::script::{arrival, knobs};
 use crate::world::{World, sent};
 use pandemonium_engine::Setup;
 use pandemonium_engine::facts::Facts;
-use pandemonium_engine::knobs::{Knobs, Rules};
 use pandemonium_engine::task::{Arrival, Cause, Comm, Dispatch, Pid, Reason, Tier, Weight};
 use pandemonium_engine::time::Span;
 use pandemonium_engine::{Limits, Policy};
+use pandemonium_policies::knobs::{Knobs, Rules};
 use pandemonium_policies::{Pandemonium, Scaling, Vruntime};
 use proptest::prelude::*;
 

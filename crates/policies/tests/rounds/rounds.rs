@@ -6,11 +6,11 @@
 use crate::judge;
 use crate::script::arrival;
 use crate::world::{Event, World, sent};
-use pandemonium_engine::knobs::Knobs;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, Reason, Tier};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_engine::{Limits, MachineView, Policy};
 use pandemonium_engine::{Setup, TASKS_MAX};
+use pandemonium_policies::knobs::Knobs;
 use pandemonium_policies::{Fifo, Pandemonium, Vruntime};
 
 /// Decides the same again and again, whoever arrives: no limit comes from this policy.

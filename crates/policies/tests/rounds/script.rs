@@ -6,9 +6,9 @@
 //! judges know the opposite.
 
 use pandemonium_engine::Limits;
-use pandemonium_engine::knobs::Knobs;
 use pandemonium_engine::task::{Arrival, Cause, Comm, CpuId, Pid, Ticket, Weight};
 use pandemonium_engine::time::{Span, Stamp};
+use pandemonium_policies::knobs::Knobs;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

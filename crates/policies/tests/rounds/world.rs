@@ -4,10 +4,10 @@
 //! down what happens, in order: the log is all that a judge gets to see.
 
 use crate::script::Step;
-use pandemonium_engine::knobs::Knobs;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{Counters, Full, Limits, MachineView, Policy, Port, Round, round};
+use pandemonium_policies::knobs::Knobs;
 use std::collections::VecDeque;
 
 /// What happened.

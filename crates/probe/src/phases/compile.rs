@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A real compilation: a tree of C files, the same for the same seed, through the machine's
-//! compiler.
+//! A real compilation: C files, the same for the same seed, through the machine's compiler.
 
 use crate::report::Report;
 use crate::setting::{Meter, Setting};
@@ -15,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Compilers, the first that runs is taken, and what a file costs them, in rounds of `work::burn`:
-/// 0.17 s of a common CPU; the small one by what it costs in the lab, 6 ms of exact time.
+/// Compilers, of which the first that runs is used, and the cost of a file in rounds of
+/// `work::burn`: 0.17 s on a common CPU. For tcc it is the cost in the lab, 6 ms in exact mode.
 const COMPILERS: [Compiler; 4] = [
     Compiler { name: "cc", rounds_per_file: 130_000_000 },
     Compiler { name: "gcc", rounds_per_file: 130_000_000 },
@@ -30,11 +29,11 @@ struct Compiler {
     rounds_per_file: u64,
 }
 
-/// `make -jn` of a tree that nobody else has touched; the amount is fixed, the time is measured.
+/// The same as `make -jn` on a fresh tree. The amount is fixed, the time is measured.
 pub fn compile(setting: &Setting) -> Result<Report> {
     let compiler = compiler()?;
     let files = files(compiler, setting);
-    let tree = Tree::plant(files, setting.seed)?;
+    let tree = Tree::create(files, setting.seed)?;
     let load = setting.load(&[])?;
     let mut report = Report::default();
     let meter = Meter::start(setting, &load)?;
@@ -47,7 +46,7 @@ pub fn compile(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// As many as all CPUs together compile within the time of the phase.
+/// The number of files that all CPUs together compile within the time of the phase.
 fn files(compiler: &Compiler, setting: &Setting) -> usize {
     let rounds_per_s = setting.rounds_per_ms as f64 * 1_000.0;
     let each = setting.seconds() * rounds_per_s / compiler.rounds_per_file as f64;
@@ -64,14 +63,14 @@ fn compiler() -> Result<&'static Compiler> {
     found.context("there is no C compiler here (cc, gcc, clang or tcc)")
 }
 
-/// The sources, removed with it.
+/// The sources and objects; dropping the value removes them.
 struct Tree {
     folder: PathBuf,
     files: usize,
 }
 
 impl Tree {
-    fn plant(files: usize, seed: u64) -> Result<Tree> {
+    fn create(files: usize, seed: u64) -> Result<Tree> {
         let folder = std::env::temp_dir().join(format!("pandemonium-tree-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("creating {}", folder.display()))?;
         let tree = Tree { folder, files };
@@ -88,7 +87,7 @@ impl Tree {
         self.folder.join(format!("part{number}.c"))
     }
 
-    /// Whether all that it should have become is there.
+    /// Fails if an object file is missing or empty.
     fn check(&self) -> Result<()> {
         for number in 0..self.files {
             let object = self.source(number).with_extension("o");
@@ -98,7 +97,7 @@ impl Tree {
         Ok(())
     }
 
-    /// So many at a time.
+    /// Compiles all files, so many at a time.
     fn compile(&self, compiler: &str, at_once: usize) -> Result<()> {
         let next = AtomicUsize::new(0);
         let work = || -> Result<()> {
@@ -115,7 +114,7 @@ impl Tree {
             for thread in threads {
                 match thread.join() {
                     Ok(result) => result?,
-                    Err(_) => bail!("a thread that compiles has panicked"),
+                    Err(_) => bail!("a compiling thread panicked"),
                 }
             }
             Ok(())
@@ -134,13 +133,13 @@ fn compile_one(compiler: &str, source: &Path) -> Result<()> {
     command.args(["-O1", "-c", "-o"]).arg(source.with_extension("o")).arg(source);
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("starting {compiler}"))?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    let first = complaint.lines().next().unwrap_or_default();
-    ensure!(output.status.success(), "{compiler} refuses {}: {first}", source.display());
+    let messages = String::from_utf8_lossy(&output.stderr);
+    let first = messages.lines().next().unwrap_or_default();
+    ensure!(output.status.success(), "{compiler} cannot compile {}: {first}", source.display());
     Ok(())
 }
 
-/// One file: functions of loops and branches over a table, each calling the one before.
+/// One file: functions with loops and branches over a table, each calling the one before it.
 fn source(number: usize, random: &mut Random) -> String {
     let mut text = format!("static unsigned table{number}[64];\n");
     for function in 0..FUNCTIONS {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The six contention phases of PANDEMONIUM, by what they are about: its own are loops of Python,
-//! these are the tasks of every other phase.
+//! The six contention phases of PANDEMONIUM. It runs loops of Python; these phases ask the same
+//! questions with the tasks of the other phases.
 
 use super::latency::{SLEEPERS, STORMS, storm_of_programs};
 use super::rhythm::FRAMES;
@@ -16,17 +16,17 @@ use anyhow::{Context, Result};
 use pandemonium_statistics::figure::Unit;
 use std::thread::sleep;
 
-/// Through idle, loaded and overloaded so often.
+/// How often the sweep repeats idle, loaded and overloaded.
 const CYCLES: u64 = 3;
 /// The sleepers of the deficit storm.
 const SHORT_SLEEP_NS: u64 = 1_000_000;
 const SHORT_WORK_US: u64 = 20;
-/// Of `longrun`, the hogs run alone for so much.
+/// The part of `longrun` for which the hogs run alone.
 const LONG_PART: f64 = 0.3;
-/// CPU time of each task of the burst that is recovered from.
+/// CPU time of each task of the burst in `recovery`.
 const BURST_TASK_US: u64 = 20_000;
 
-/// Does a scheduler follow the load? Each level comes back several times.
+/// Does the scheduler follow the load? Each level returns several times.
 pub fn sweep(setting: &Setting) -> Result<Report> {
     let levels = [("idle", 0), ("loaded", setting.n()), ("overloaded", 2 * setting.n())];
     let mut late: [Option<Samples>; 3] = [None, None, None];
@@ -50,8 +50,8 @@ pub fn sweep(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// As many sleepers as CPUs, each awake every millisecond, and two hogs for each CPU: who serves
-/// the one must not forget the other.
+/// One sleeper for each CPU, each waking every millisecond, beside two hogs for each CPU: neither
+/// may starve the other.
 pub fn deficit(setting: &Setting) -> Result<Report> {
     let load = setting.load(&setting.hogs())?;
     let mut report = Report::default();
@@ -78,13 +78,13 @@ pub fn deficit(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// Four timed hogs for each CPU: the wake-up latency, and the longest that a hog waited.
+/// Four timed hogs for each CPU: the wakeup latency, and the longest time that a hog waited.
 pub fn sojourn(setting: &Setting) -> Result<Report> {
     let load = setting.load(&vec![Kind::TimedHog; 4 * setting.n()])?;
     with_spread(setting, &load, 1.0)
 }
 
-/// Half a hog for each CPU, two at least: with many CPUs some are free.
+/// One hog for every two CPUs, at least two: with many CPUs some are idle.
 pub fn longrun(setting: &Setting) -> Result<Report> {
     let load = setting.load(&vec![Kind::TimedHog; (setting.n() / 2).max(2)])?;
     sleep(setting.run_time().mul_f64(LONG_PART));
@@ -102,7 +102,7 @@ fn with_spread(setting: &Setting, load: &Load, part: f64) -> Result<Report> {
     Ok(report)
 }
 
-/// Wake-up latency before, in and after a burst of eight tasks for each CPU.
+/// Wakeup latency before, during and after a burst of eight tasks for each CPU.
 pub fn recovery(setting: &Setting) -> Result<Report> {
     let load = setting.load(&setting.hogs())?;
     let third = setting.waking(1.0 / 3.0);
@@ -110,7 +110,7 @@ pub fn recovery(setting: &Setting) -> Result<Report> {
     let meter = Meter::start(setting, &load)?;
     let before = third.start()?.finish()?;
     let rounds = setting.rounds(BURST_TASK_US);
-    let jobs = Jobs { count: 8 * setting.n(), rounds, waves: 1, born_on: None };
+    let jobs = Jobs { count: 8 * setting.n(), rounds, waves: 1, forked_on: None };
     let burst = jobs.start()?;
     let during = third.start()?.finish()?;
     let ended = burst.finish()?;
@@ -123,7 +123,7 @@ pub fn recovery(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// Hogs, forks, programs, sleepers, and frames that must be drawn all the same.
+/// Hogs, forks, programs and sleepers, beside frames with deadlines.
 pub fn storm(setting: &Setting) -> Result<Report> {
     let storms = [STORMS.to_vec(), SLEEPERS.to_vec(), vec![storm_of_programs(setting)]].concat();
     let load = setting.load(&[setting.hogs(), storms].concat())?;

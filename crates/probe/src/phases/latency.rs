@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How long a task that wakes up, or is born, waits to run.
+//! How long a task that wakes up, or a new task, waits for a CPU.
 
 use crate::report::Report;
 use crate::setting::{Meter, Setting};
@@ -10,20 +10,21 @@ use anyhow::Result;
 use pandemonium_statistics::figure::Figure;
 use std::thread::sleep;
 
-/// From burst to burst of births.
+/// The mean time between two bursts of forks.
 const BURST_NS: u64 = 100_000_000;
-/// For how much of the phase the hogs of `longrun` run before.
+/// The part of the phase for which the hogs of `longrun` run before the measurement.
 const LONG_PART: f64 = 0.4;
-/// CPU time of one program of a storm.
+/// CPU time of each program of a storm.
 const PROGRAM_US: u64 = 10_000;
-/// What `mixed` has beside the hogs, on any number of CPUs.
+/// The load of `mixed` beside the hogs, on any number of CPUs.
 pub const STORMS: [Kind; 2] = [
     Kind::Storm { children: 8, period_us: 48_000 },
     Kind::Storm { children: 8, period_us: 53_000 },
 ];
+/// The sleepers of the same load.
 pub const SLEEPERS: [Kind; 4] = [Kind::Periodic { period_us: 1_000 }; 4];
 
-/// Wake-up latency beside a load.
+/// Wakeup latency beside a load.
 pub fn beside(setting: &Setting, plan: &[Kind]) -> Result<Report> {
     let load = setting.load(plan)?;
     let mut report = Report::default();
@@ -42,7 +43,7 @@ pub fn mixed(setting: &Setting) -> Result<Report> {
     beside(setting, &[setting.hogs(), STORMS.to_vec(), SLEEPERS.to_vec()].concat())
 }
 
-/// First nothing at all, then the waking task alone.
+/// First without any task, then with the waking task alone.
 pub fn idle(setting: &Setting) -> Result<Report> {
     let mut rest = Report::default();
     let load = setting.load(&[])?;
@@ -57,7 +58,7 @@ pub fn idle(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// Programs that are started together, twice a second, and want a fifth of the machine.
+/// Programs that start together, twice a second, and together need a fifth of the machine.
 pub fn storm_of_programs(setting: &Setting) -> Kind {
     let children = (4 * setting.n()).max(8) as u32;
     Kind::ExecStorm { children, period_us: 500_000, rounds: setting.rounds(PROGRAM_US) }
@@ -78,7 +79,8 @@ pub fn longrun(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-pub fn births(setting: &Setting) -> Result<Report> {
+/// How long each child of a burst of forks waits for its first instruction.
+pub fn new_tasks(setting: &Setting) -> Result<Report> {
     let load = setting.load(&setting.hogs())?;
     let mut report = Report::default();
     let meter = Meter::start(setting, &load)?;

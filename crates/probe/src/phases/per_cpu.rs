@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The per-CPU checks of PANDEMONIUM: does work get stuck behind one CPU?
+//! The per-CPU phases of PANDEMONIUM: does work wait for one CPU while others are idle?
 
 use crate::report::Report;
 use crate::setting::{Meter, Setting};
@@ -12,14 +12,14 @@ use pandemonium_statistics::figure::Unit;
 
 /// CPU time of a job.
 const JOB_US: u64 = 10_000;
-/// Jobs of a wave of `ceiling`, and how many waves there are.
+/// Jobs in a wave of `ceiling`, and the number of waves.
 const WAVE: usize = 50;
 const WAVES: usize = 5;
-/// Jobs for each CPU of `stealing`.
+/// Jobs of `stealing` for each CPU.
 const STOLEN: usize = 8;
 
-/// Many jobs at once beside a task that wakes up: how much later than by then all must be through
-/// is the last of them?
+/// Many jobs at once beside a task that wakes up: how much later than in the ideal case does the
+/// last job end?
 pub fn starvation(setting: &Setting) -> Result<Report> {
     let count = (20 * setting.n()).max(100);
     let (mut report, ended) = jobs_beside_a_waking_task(setting, count, 1, None)?;
@@ -27,7 +27,7 @@ pub fn starvation(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// Waves of jobs: how long the unluckiest job took from its wave's begin.
+/// Waves of jobs: the longest time from the start of a wave to the end of a job.
 pub fn ceiling(setting: &Setting) -> Result<Report> {
     let (mut report, ended) = jobs_beside_a_waking_task(setting, WAVE, WAVES, None)?;
     report.lower("job_worst", Unit::Ms, ended.worst_us() / 1e3);
@@ -35,8 +35,8 @@ pub fn ceiling(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// Jobs that are born on one CPU and may leave it: how well do the others help? And with hogs on
-/// half of the CPUs, does a task that wakes up find the other half?
+/// Jobs that are forked on one CPU and may leave it: how much do the other CPUs help? With hogs on
+/// half of the CPUs, does a wakee find the other half?
 pub fn stealing(setting: &Setting) -> Result<Report> {
     let count = STOLEN * setting.n();
     let first = setting.cpus.first().copied().context("there is a CPU")?;
@@ -49,7 +49,7 @@ pub fn stealing(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// When all CPUs together would be through with so many jobs.
+/// How long so many jobs take if no CPU is idle before the last one ends.
 fn ideal_us(setting: &Setting, jobs: usize) -> f64 {
     (jobs as u64 * JOB_US) as f64 / setting.n() as f64
 }
@@ -58,13 +58,13 @@ fn jobs_beside_a_waking_task(
     setting: &Setting,
     count: usize,
     waves: usize,
-    born_on: Option<usize>,
+    forked_on: Option<usize>,
 ) -> Result<(Report, Samples)> {
     let load = setting.load(&[])?;
     let mut report = Report::default();
     let meter = Meter::start(setting, &load)?;
-    let jobs = Jobs { count, rounds: setting.rounds(JOB_US), waves, born_on }.start()?;
-    // As long as the jobs take at least, so that it measures nothing else.
+    let jobs = Jobs { count, rounds: setting.rounds(JOB_US), waves, forked_on }.start()?;
+    // The ideal time of the jobs, so that the task measures nothing after them.
     let run_ns = (ideal_us(setting, count) * 1_000.0) as u64 * waves as u64;
     let waking = crate::tasks::wakeups::Waking { run_ns, ..setting.waking(1.0) };
     let late = waking.start()?.finish()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Work that has to be done in each period: frames for a display, buffers for a sound card.
+//! Work with a deadline in each period: frames for a display, buffers for a sound card.
 
 use crate::report::Report;
 use crate::setting::{Meter, Setting};
@@ -9,11 +9,11 @@ use crate::tasks::probe::Probe;
 use anyhow::{Result, ensure};
 use pandemonium_statistics::figure::Unit;
 
-/// Of a CPU's work in a period, a frame needs one part in so many.
+/// A frame takes one part in so many of what a CPU does in a period.
 const FRAME_SHARE: u64 = 4;
 /// 128 samples at 44.1 kHz.
 const BUFFER_NS: u64 = 2_902_494;
-/// Of a CPU's work in a period, a buffer needs one part in so many.
+/// A buffer takes one part in so many of what a CPU does in a period.
 const BUFFER_SHARE: u64 = 10;
 
 /// Work with a deadline at the end of each period.
@@ -21,7 +21,7 @@ const BUFFER_SHARE: u64 = 10;
 pub struct Rhythm {
     period_ns: u64,
     share: u64,
-    /// Of the figure that counts what came too late, and of the curve.
+    /// Names of the figure that counts misses, and of the curve.
     missed: &'static str,
     time: &'static str,
 }
@@ -31,7 +31,7 @@ pub const FRAMES: Rhythm =
 const BUFFERS: Rhythm =
     Rhythm { period_ns: BUFFER_NS, share: BUFFER_SHARE, missed: "xruns", time: "buffer_time" };
 
-/// A rhythm that is being kept.
+/// A running probe that works in this rhythm.
 pub struct Kept {
     rhythm: Rhythm,
     count: usize,
@@ -49,7 +49,7 @@ impl Rhythm {
 impl Kept {
     pub fn finish(self, report: &mut Report) -> Result<()> {
         let took = self.probe.finish()?;
-        ensure!(took.count() == self.count, "{} of {} were done", took.count(), self.count);
+        ensure!(took.count() == self.count, "{} of {} periods were done", took.count(), self.count);
         let Rhythm { period_ns, missed, time, .. } = self.rhythm;
         let late = took.count_above(period_ns) as f64;
         report.lower(missed, Unit::Count, late);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tasks that never sleep: how much they get done together, and each of them.
+//! Tasks that never sleep: how much work they do together, and how much each of them.
 
 use crate::report::Report;
 use crate::setting::{Meter, Setting};
@@ -12,18 +12,18 @@ use std::thread::sleep;
 
 /// Jobs for each CPU.
 const JOBS: usize = 4;
-/// The second of two hogs is nicer by so much.
+/// Nice value of the second of two hogs.
 const NICER: i32 = 5;
 /// The kernel's weights of nice 0 and nice 5 (`sched_prio_to_weight`).
 const WANTED: f64 = 1024.0 / 335.0;
 
-/// Jobs that fill the machine for the time of the phase, if nothing is lost; nothing else runs.
+/// Jobs that fill the machine for the time of the phase if no CPU time is lost. Nothing else runs.
 pub fn throughput(setting: &Setting) -> Result<Report> {
     let load = setting.load(&[])?;
     let mut report = Report::default();
     let meter = Meter::start(setting, &load)?;
     let rounds = setting.rounds(setting.run_ns / 1_000 / JOBS as u64);
-    let jobs = Jobs { count: JOBS * setting.n(), rounds, waves: 1, born_on: None };
+    let jobs = Jobs { count: JOBS * setting.n(), rounds, waves: 1, forked_on: None };
     let ended = jobs.start()?.finish()?;
     meter.finish(&mut report)?;
     report.lower("time", Unit::Ms, ended.worst_us() / 1e3);
@@ -41,7 +41,7 @@ pub fn fairness(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// How alike hogs were served since `before`, and how long the unluckiest ever waited.
+/// The least work of a hog by the most since `before`, and the longest time that a hog waited.
 pub fn spread(report: &mut Report, load: &Load, before: &[u64]) -> Result<()> {
     let done: Vec<u64> =
         load.steps().iter().zip(before).map(|(after, before)| after - before).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tasks that hand work to each other, and tasks that are made all the time.
+//! Tasks that pass messages to each other, and tasks that fork and exec all the time.
 
 use crate::report::Report;
 use crate::setting::{Meter, Setting};
@@ -12,18 +12,18 @@ use anyhow::Result;
 use pandemonium_statistics::figure::Unit;
 use std::thread::sleep;
 
-/// How a ball is passed, and what that is called.
+/// The channels of `ipc`, and their names.
 const WAYS: [(Via, &str); 4] = [
     (Via::Pipe, "pipe"),
     (Via::Socket, "socket"),
     (Via::Eventfd, "eventfd"),
     (Via::Futex, "futex"),
 ];
-/// Messages from each sender to each receiver for each second of the phase: so that it takes about
-/// its time where a message costs 10 us.
+/// Messages from each sender to each receiver for each second of the phase. Where a message costs
+/// 10 us the phase takes about its planned time.
 const ROUNDS_PER_S: f64 = 2_000.0;
 
-/// One hog for each CPU: then a hand-off that keeps the CPU is told from one that waits for it.
+/// With one hog for each CPU a wakeup that keeps the CPU differs from one that waits for it.
 pub fn ipc(setting: &Setting) -> Result<Report> {
     let load = setting.load(&vec![Kind::Hog; setting.n()])?;
     let mut report = Report::default();
@@ -40,7 +40,7 @@ pub fn ipc(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// A group for each CPU and nothing else; the amount is fixed, the time is measured.
+/// One group for each CPU and no other load. The amount is fixed, the time is measured.
 pub fn messaging(setting: &Setting) -> Result<Report> {
     let load = setting.load(&[])?;
     let mut report = Report::default();
@@ -64,7 +64,7 @@ pub fn launch(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// Who serves a fork loop well takes from the hogs: the two figures belong together.
+/// CPU time of the fork loops is lost to the hogs, so the two figures belong together.
 pub fn forks(setting: &Setting) -> Result<Report> {
     let hogs = setting.hogs();
     let first = hogs.len();

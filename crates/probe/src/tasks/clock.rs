@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The clock of every measurement: monotonic, and exact to the nanosecond where virtual time is.
+//! The clock of every measurement: monotonic, and exact to the nanosecond in exact mode.
 
-pub const SECOND_NS: u64 = 1_000_000_000;
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
+/// The time since the boot.
 pub fn now_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Sleeps to an absolute time, so that a late wake-up does not shift the next.
-pub fn sleep_until(deadline_ns: u64) {
+/// Sleeps until an absolute time, so that a late wakeup does not shift the next one.
+pub(crate) fn sleep_until(deadline_ns: u64) {
     let deadline = libc::timespec {
         tv_sec: (deadline_ns / SECOND_NS) as libc::time_t,
         tv_nsec: (deadline_ns % SECOND_NS) as libc::c_long,

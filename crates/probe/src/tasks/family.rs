@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A process and its children: a scheduler may be watched over by the process that was started.
+//! A process and its children: the scheduler that was started may be a supervisor with a worker
+//! process.
 
 use super::clock;
 use anyhow::{Context, Result};
@@ -14,8 +15,8 @@ pub fn cpu_time_ns(pid: libc::pid_t) -> Result<u64> {
     times.sum()
 }
 
-/// Processes whose parent this is. The fourth field of a process's stat is its parent; the name
-/// before it may contain anything but ends in a bracket.
+/// The children of a process. The fourth field of `/proc/PID/stat` is the parent; the name before
+/// it may contain anything but ends in a bracket.
 pub fn children_of(parent: libc::pid_t) -> Vec<libc::pid_t> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Frames: a task that has a fixed amount of work in each period, and a deadline at its end.
+//! Frames: a task with a fixed amount of work in each period, and a deadline at the end of it.
 
 use super::clock::{now_ns, sleep_until};
 use super::probe::{Probe, Slots};
@@ -9,16 +9,16 @@ use anyhow::Result;
 
 /// 60 frames a second.
 pub const PERIOD_NS: u64 = 16_670_000;
-/// Of one CPU's work in a period, a frame needs one part in so many.
+/// A frame takes one part in so many of what one CPU does in a period.
 const SHARE: u64 = 4;
-/// Long against the reading of the clock, short against a tick.
+/// Long against reading the clock, short against a tick.
 const CALIBRATION_ROUNDS: u32 = 100_000;
 const CALIBRATIONS: u32 = 10;
-/// The first frames touch their pages; they are not counted.
+/// The first frames fault pages in; they are not counted.
 const WARM_UP: usize = 3;
 
-/// The work of one frame, in rounds of `work::burn`. Called on an idle machine; busy virtual CPUs
-/// share one stream of instructions, so there each does one n-th in the same time.
+/// The work of one frame, in rounds of `work::burn`, measured on an idle machine. In exact mode
+/// busy virtual CPUs share one stream of instructions, so each of n CPUs does one n-th of it.
 pub fn calibrate(cpus: usize) -> u32 {
     let fastest_ns = (0..CALIBRATIONS)
         .map(|_| {
@@ -32,18 +32,18 @@ pub fn calibrate(cpus: usize) -> u32 {
     (u64::from(CALIBRATION_ROUNDS) * work_ns / rounds_ns) as u32
 }
 
-/// Starts a probe that draws so many frames of so many rounds and then ends.
+/// Starts a probe that draws so many frames of so many rounds and then exits.
 pub fn start(frames: usize, rounds: u32) -> Result<Probe> {
     start_every(PERIOD_NS, frames, rounds)
 }
 
-/// The same for another period: a sound card asks more often than a display.
-pub fn start_every(period_ns: u64, frames: usize, rounds: u32) -> Result<Probe> {
+/// The same with another period: a sound card has a shorter one than a display.
+pub(crate) fn start_every(period_ns: u64, frames: usize, rounds: u32) -> Result<Probe> {
     Probe::start(frames, |slots| measure(slots, period_ns, rounds))
 }
 
-/// A frame's time runs from the beginning of its period. After a late one the next begins with the
-/// next whole period, as a display shows it: one miss is counted once.
+/// The time of a frame counts from the start of its period. After a late frame the next one starts
+/// with the next whole period, as on a display, so one miss counts once.
 fn measure(slots: &Slots, period_ns: u64, rounds: u32) {
     let mut period = now_ns();
     for frame in 0..WARM_UP + slots.len() {

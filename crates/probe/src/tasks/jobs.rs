@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Jobs: a fixed amount of work each, all started at once. How long until each is through?
+//! Jobs: tasks with a fixed amount of work each, all forked at once. Measured is when each one
+//! ends.
 
 use super::clock::now_ns;
 use super::probe::{Probe, Slots};
 use super::work;
 use anyhow::Result;
 
-/// Some jobs.
+/// A number of equal jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Jobs {
+    /// Jobs in a wave.
     pub count: usize,
-    /// The work of one, in rounds of `work::burn`.
+    /// Work of one job, in rounds of `work::burn`.
     pub rounds: u32,
-    /// How often the same is done again when all are through.
+    /// The number of waves. A wave starts when all jobs of the one before have ended.
     pub waves: usize,
-    /// Born on this CPU, and free to leave it.
-    pub born_on: Option<usize>,
+    /// The CPU where the jobs are forked; they may leave it.
+    pub forked_on: Option<usize>,
 }
 
 impl Jobs {
@@ -29,13 +31,13 @@ impl Jobs {
 
     fn run(&self, slots: &Slots, first: usize) {
         let begin = now_ns();
-        if let Some(cpu) = self.born_on {
+        if let Some(cpu) = self.forked_on {
             work::stay_on(cpu);
         }
         for number in first..first + self.count {
             // SAFETY: the child works, stores a number and exits.
             if unsafe { libc::fork() } == 0 {
-                if self.born_on.is_some() {
+                if self.forked_on.is_some() {
                     work::stay_anywhere();
                 }
                 work::burn(self.rounds);
@@ -44,7 +46,7 @@ impl Jobs {
                 unsafe { libc::_exit(0) }
             }
         }
-        if self.born_on.is_some() {
+        if self.forked_on.is_some() {
             work::stay_anywhere();
         }
         // SAFETY: waits for any child until there is none; the status is not wanted.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Launches: from the fork to the end of a small program, one after the other, as a shell script
-//! does it.
+//! Launches: from the fork to the exit of a small program, one after the other, as a shell script
+//! runs programs.
 
 use super::clock::now_ns;
 use super::probe::{Probe, Slots};
@@ -9,14 +9,14 @@ use super::work::{self, THIS_PROGRAM};
 use anyhow::Result;
 use std::ffi::CStr;
 
-/// What this program is told to do nothing and end.
+/// The argument that makes this program exit at once.
 pub const NOTHING: &CStr = c"nothing";
-/// No machine launches more in a second.
+/// No machine launches more programs in a second.
 const LAUNCHES_PER_S_MAX: u64 = 5_000;
-/// The first launches touch their pages; they are not counted.
+/// The first launches fault pages in; they are not counted.
 const WARM_UP: usize = 3;
 
-/// Starts a probe that launches for so long and then ends.
+/// Starts a probe that launches programs for this long and then exits.
 pub fn start(run_ns: u64) -> Result<Probe> {
     let most = run_ns * LAUNCHES_PER_S_MAX / 1_000_000_000 + 1;
     Probe::start(most as usize, |slots| measure(slots, run_ns))
@@ -27,7 +27,7 @@ fn measure(slots: &Slots, run_ns: u64) {
     let arguments = [c"probe".as_ptr(), NOTHING.as_ptr(), std::ptr::null()];
     for number in 0..WARM_UP + slots.len() {
         let start = now_ns();
-        // At least one is counted, however slow.
+        // At least one launch is counted, even on a slow machine.
         if start > end && number > WARM_UP {
             return;
         }

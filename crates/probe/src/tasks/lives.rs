@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Lives that a policy should tell apart, each under a name of its own.
+//! Named tasks with different behaviour, which a policy should tell apart.
 //!
-//! Work is measured in CPU time, as the scheduler measures it: so a life is the same one on a slow
-//! machine. The rules of work.rs hold: no allocation, plain system calls.
+//! Their work is measured in CPU time, as the scheduler measures it, so it does not depend on the
+//! speed of the machine. The rules of work.rs hold: no allocation, plain system calls.
 
 use super::clock::{cpu_time_ns, now_ns, sleep_until};
-use super::load::Slot;
+use super::slot::Slot;
 use super::work;
 use std::ffi::CStr;
 
-/// Eight microseconds of one virtual GIPS: the error of a measured piece of work.
-const MORSEL_ROUNDS: u32 = 2_000;
-/// CPU time of one compilation, from the shortest to the longest, and how they differ in between.
+/// Eight microseconds at one virtual GIPS: work is this exact.
+const STEP_ROUNDS: u32 = 2_000;
+/// CPU time of the shortest compilation, and how much longer the others take, in turn.
 const COMPILE_LEAST_US: u64 = 80_000;
 const COMPILE_STEPS_US: [u64; 5] = [0, 70_000, 20_000, 100_000, 40_000];
 
@@ -22,13 +22,21 @@ pub enum Life {
     /// Never sleeps.
     Hog,
     /// Wakes up once in each period and works.
-    Periodic { period_us: u64, work_us: u64 },
-    /// Has one child after the other compile something, under the child's name.
-    Make { child: &'static CStr },
+    Periodic {
+        /// Length of a period.
+        period_us: u64,
+        /// CPU time in each period.
+        work_us: u64,
+    },
+    /// Forks one child after the other; each works as long as a compilation.
+    Make {
+        /// Name of the children.
+        child: &'static CStr,
+    },
 }
 
-/// Takes the name and never returns.
-pub fn live(slot: &Slot, name: &CStr, life: Life) -> ! {
+/// Takes the name and does this until it is killed.
+pub(crate) fn live(slot: &Slot, name: &CStr, life: Life) -> ! {
     take_name(name);
     match life {
         Life::Hog => work::hog(slot),
@@ -38,11 +46,11 @@ pub fn live(slot: &Slot, name: &CStr, life: Life) -> ! {
 }
 
 fn take_name(name: &CStr) {
-    // SAFETY: a terminated name; what is beyond 15 bytes is cut.
+    // SAFETY: a terminated name; the kernel cuts it after 15 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
-/// A late wake-up does not shift the next period, and a period that is over is left out, as a
+/// A late wakeup does not shift the next period. A period that is already over is skipped, as a
 /// player drops frames.
 fn periodic(slot: &Slot, period_us: u64, work_us: u64) -> ! {
     let period = period_us * 1_000;
@@ -57,7 +65,7 @@ fn periodic(slot: &Slot, period_us: u64, work_us: u64) -> ! {
 
 fn make(slot: &Slot, name: &CStr) -> ! {
     for step in COMPILE_STEPS_US.iter().cycle() {
-        // SAFETY: the child works and exits; it keeps to the rules of work.rs.
+        // SAFETY: the child works and exits; it follows the rules of work.rs.
         match unsafe { libc::fork() } {
             0 => unsafe {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -72,12 +80,12 @@ fn make(slot: &Slot, name: &CStr) -> ! {
     unreachable!("a cycle does not end")
 }
 
-/// Each life has one thread, so the process's clock is its own; without a clock it would
-/// never be through, which the watch finds.
+/// Works for this much CPU time. The process has one thread, so its CPU clock is that thread's.
+/// Without a CPU clock the work never ends, and the scenario sees a worker without progress.
 fn work_for(us: u64) {
     let used = || cpu_time_ns(0).unwrap_or(0);
     let end = used() + us * 1_000;
     while used() < end {
-        work::burn(MORSEL_ROUNDS);
+        work::burn(STEP_ROUNDS);
     }
 }

@@ -1,106 +1,93 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A load: worker processes with a counter each, started together and killed together.
+//! A load: worker processes, each with a counter, started together and killed together.
 
 use super::lives::{self, Life};
-use super::memory::{Shared, Zeroed};
+use super::memory::Shared;
+use super::slot::Slot;
 use super::work;
 use anyhow::{Context, Result, bail};
 use std::ffi::CStr;
 use std::os::fd::RawFd;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// What one worker tells the watch, on a cache line of its own.
-#[derive(Default)]
-#[repr(C, align(64))]
-pub struct Slot {
-    /// Units of work done.
-    pub steps: AtomicU64,
-    /// Units done on a CPU where they must not run.
-    pub strays: AtomicU64,
-    /// Where they must run, a bit for each of the first 64 CPUs; 0 is anywhere.
-    home: AtomicU64,
-    /// Longest time between two units, where the worker looks at the clock.
-    pub longest_ns: AtomicU64,
-}
-
-// SAFETY: four atomics.
-unsafe impl Zeroed for Slot {}
-
-impl Slot {
-    /// One more unit is done, here.
-    pub fn done(&self) {
-        self.look_around();
-        self.steps.fetch_add(1, Relaxed);
-    }
-
-    /// From now on the worker must run on these CPUs only.
-    pub fn belongs_to(&self, cpus: u64) {
-        self.home.store(cpus, Relaxed);
-    }
-
-    /// Notes a stray, if this is one.
-    pub fn look_around(&self) {
-        let home = self.home.load(Relaxed);
-        if home == 0 {
-            return;
-        }
-        // SAFETY: asks for a number.
-        let here = unsafe { libc::sched_getcpu() };
-        if !(0..64).contains(&here) || home >> here & 1 == 0 {
-            self.strays.fetch_add(1, Relaxed);
-        }
-    }
-}
-
-/// Kinds of workers; a pipe pair makes two.
+/// The kinds of workers. A pipe pair is two workers, every other kind is one.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
+    /// Never sleeps.
     Hog,
+    /// A hog that records the longest time between two units of its work.
     TimedHog,
+    /// A hog with a nice value.
     NiceHog {
+        /// From -20 to 19.
         nice: i32,
     },
+    /// A hog of the class `SCHED_IDLE`.
     IdleClassHog,
+    /// A hog that asks for the class `SCHED_EXT`.
     SchedExtHog,
+    /// A hog bound to one CPU.
     PinnedHog {
+        /// Number of the CPU.
         cpu: usize,
     },
+    /// Sleeps, works a little, and starts again.
     Sleeper {
+        /// Length of each sleep.
         pause_us: u64,
     },
-    /// Allowed on these CPUs only, a bit for each of the first 64.
+    /// A sleeper that is allowed on some CPUs only.
     BoundSleeper {
+        /// Length of each sleep.
         pause_us: u64,
+        /// The allowed CPUs, a bit for each of the first 64.
         cpus: u64,
     },
+    /// Works a little in each period, and catches up on periods that it missed.
     Periodic {
+        /// Length of a period.
         period_us: u64,
     },
+    /// Two workers that send a byte to and fro through two pipes.
     PipePair,
+    /// Forks children that exit at once, one after the other.
     Forker,
+    /// Forks several children at once in each period; each child works a little.
     Storm {
+        /// Children in each period.
         children: u32,
+        /// Length of a period.
         period_us: u64,
     },
+    /// A storm of children that exec a program.
     ExecStorm {
+        /// Children in each period.
         children: u32,
+        /// Length of a period.
         period_us: u64,
+        /// Work of each program, in rounds.
         rounds: u32,
     },
+    /// Forks children that exec another program, one after the other.
     Execer,
+    /// Touches memory page by page, over and over.
     Toucher {
+        /// Size of the memory.
         bytes: usize,
     },
+    /// A task with a name of its own.
     Named {
+        /// The name, at most 15 bytes.
         name: &'static CStr,
+        /// What the task does.
         life: Life,
     },
 }
 
 impl Kind {
+    /// The kind in words, for messages.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Hog => "hog",
@@ -123,22 +110,26 @@ impl Kind {
     }
 }
 
+/// One worker of a running load.
 pub struct Worker {
+    /// What it does.
     pub kind: Kind,
+    /// Its kind and number, for messages.
     pub name: String,
+    /// Its process.
     pub pid: libc::pid_t,
 }
 
-/// Running workers; dropping it kills them.
+/// Running workers. Dropping the value kills them.
 pub struct Load {
     slots: Shared<Slot>,
     workers: Vec<Worker>,
-    /// See `Slot::home`.
+    /// CPUs where the workers must run: see `Slot::belongs_to`.
     home: u64,
 }
 
-/// Everything at once for n CPUs: twice as many hogs as CPUs, and every way to sleep, hand off and
-/// be born.
+/// Every kind of task at once for so many CPUs: twice as many hogs as CPUs, sleepers, pipes, forks
+/// and execs.
 pub fn mix(cpus: usize) -> Vec<Kind> {
     let mut plan = vec![Kind::Hog; 2 * cpus];
     for pause_us in [1_000, 3_000, 10_000, 100_000] {
@@ -149,12 +140,14 @@ pub fn mix(cpus: usize) -> Vec<Kind> {
 }
 
 impl Load {
+    /// Starts these workers.
     pub fn start(plan: &[Kind]) -> Result<Load> {
         Load::start_at_home(plan, 0)
     }
 
-    /// The same, for workers that must run on these CPUs only: what they do elsewhere is a stray,
-    /// except for those that are bound.
+    /// The same, for workers that must run on the CPUs `home`, a bit for each of the first 64:
+    /// units that they finish elsewhere count as strays. Bound workers keep to their own CPUs
+    /// instead.
     pub fn start_at_home(plan: &[Kind], home: u64) -> Result<Load> {
         let slots = Shared::new(2 * plan.len())?;
         let mut load = Load { slots, workers: Vec::new(), home };
@@ -167,6 +160,7 @@ impl Load {
         Ok(load)
     }
 
+    /// The workers, in the order of the plan.
     pub fn workers(&self) -> &[Worker] {
         &self.workers
     }
@@ -189,13 +183,7 @@ impl Load {
         workers.map(|slot| slot.longest_ns.load(Relaxed)).collect()
     }
 
-    /// Takes the worker of this number away.
-    pub fn kill(&mut self, number: usize) {
-        let worker = self.workers.remove(number);
-        end(worker.pid);
-    }
-
-    /// Units that were done on the wrong CPU, by worker.
+    /// Units that were finished on the wrong CPU, by worker.
     pub fn strays(&self) -> Vec<u64> {
         self.slots.iter().take(self.workers.len()).map(|slot| slot.strays.load(Relaxed)).collect()
     }
@@ -232,7 +220,7 @@ impl Load {
             work::ping_pong(slot, there_out, back_in, false)
         })?;
         for end in [there_out, there_in, back_out, back_in] {
-            // SAFETY: the four ends made above; the workers hold their own.
+            // SAFETY: the four ends made above; the workers hold copies.
             unsafe { libc::close(end) };
         }
         Ok(())
@@ -241,8 +229,8 @@ impl Load {
     fn fork(&mut self, kind: Kind, name: String, body: impl Fn(&Slot)) -> Result<()> {
         let slot = &self.slots[self.workers.len()];
         slot.belongs_to(self.home);
-        // SAFETY: the child runs only `body`, which keeps to what work.rs promises, and is killed
-        // or exits.
+        // SAFETY: the child runs only `body`, which follows the rules of work.rs, and exits or is
+        // killed.
         match unsafe { libc::fork() } {
             -1 => bail!("starting {name}: {}", std::io::Error::last_os_error()),
             0 => unsafe {
@@ -259,7 +247,7 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         for worker in &self.workers {
-            // SAFETY: our own children, not yet waited for.
+            // SAFETY: children of this process, not yet waited for.
             unsafe { libc::kill(worker.pid, libc::SIGKILL) };
         }
         for worker in &self.workers {
@@ -269,16 +257,16 @@ impl Drop for Load {
 }
 
 /// Kills a child and waits for its end.
-pub fn end(pid: libc::pid_t) {
-    // SAFETY: our own child, not yet waited for; the status is not wanted.
+pub(crate) fn end(pid: libc::pid_t) {
+    // SAFETY: a child of this process, not yet waited for; the status is not wanted.
     unsafe {
         libc::kill(pid, libc::SIGKILL);
         libc::waitpid(pid, std::ptr::null_mut(), 0);
     }
 }
 
-/// Reading end, writing end.
-pub fn pipe() -> Result<(RawFd, RawFd)> {
+/// A new pipe: its reading end and its writing end.
+pub(crate) fn pipe() -> Result<(RawFd, RawFd)> {
     let mut ends = [0; 2];
     // SAFETY: room for two descriptors.
     if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {

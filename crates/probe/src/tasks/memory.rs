@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Memory that a process and its forks see alike.
+//! Memory that a process shares with its forks.
 
 use anyhow::{Context, Result};
 use std::ops::Deref;
@@ -15,14 +15,15 @@ pub unsafe trait Zeroed: Sync {}
 // SAFETY: an atomic integer is its integer, and zero is one.
 unsafe impl Zeroed for std::sync::atomic::AtomicU64 {}
 
-/// A slice in a shared anonymous mapping, zeroed and already backed by pages: writing to it later
-/// costs no page fault that could be taken for scheduling.
+/// A slice in a shared anonymous mapping, zeroed and backed by pages. Later writes cause no page
+/// fault that could pass for a scheduling delay.
 pub struct Shared<T: Zeroed> {
     start: NonNull<T>,
     count: usize,
 }
 
 impl<T: Zeroed> Shared<T> {
+    /// Maps memory for so many values.
     pub fn new(count: usize) -> Result<Shared<T>> {
         let bytes = (count * size_of::<T>()).max(1);
         // SAFETY: a fresh mapping, placed by the kernel.
@@ -59,7 +60,7 @@ impl<T: Zeroed> Deref for Shared<T> {
 
 impl<T: Zeroed> Drop for Shared<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in new(), with its size; forks keep their own view.
+        // SAFETY: the mapping made in new(), with its size; forks keep their own mapping.
         unsafe { libc::munmap(self.start.as_ptr().cast(), (self.count * size_of::<T>()).max(1)) };
     }
 }

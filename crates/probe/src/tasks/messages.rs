@@ -11,14 +11,14 @@ use std::os::fd::RawFd;
 pub const FAN: usize = 4;
 const MESSAGE_BYTES: usize = 100;
 
-/// Starts a probe that has this done once, each sender writing `rounds` messages to each receiver;
-/// its one sample is the time from the first fork to the last end.
+/// Starts a probe that does this once: each sender writes `rounds` messages to each receiver. Its
+/// one sample is the time from the first fork to the last exit.
 pub fn start(groups: usize, rounds: u32) -> Result<Probe> {
     let sockets: Vec<(RawFd, RawFd)> =
         (0..groups * FAN).map(|_| socket_pair()).collect::<Result<_>>()?;
     let probe = Probe::start(1, |slots| measure(slots, &sockets, rounds));
     for end in sockets.iter().flat_map(|(near, far)| [near, far]) {
-        // SAFETY: the ends made above; the tasks hold their own.
+        // SAFETY: the ends made above; the tasks hold copies.
         unsafe { libc::close(*end) };
     }
     probe
@@ -72,6 +72,7 @@ fn send(group: &[(RawFd, RawFd)], rounds: u32) {
     }
 }
 
+/// Two connected stream sockets.
 pub fn socket_pair() -> Result<(RawFd, RawFd)> {
     let mut ends = [0; 2];
     // SAFETY: room for two descriptors.

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a load and a measurement are made of: processes that work, sleep, wake each other up, are
-//! born and die, and some of them with a clock in the hand.
+//! The tasks of a load and of a measurement: processes that work, sleep, wake each other, fork and
+//! exit, and processes that measure latencies.
 //!
-//! They belong to two programs: to this one, and to the agent of the lab in `tests/vm`, which
-//! includes this folder. So the benchmark measures the very tasks that the suite runs.
+//! Two programs use them: this one, and the guest agent of `pandemonium_vm`. So the benchmark
+//! measures the same tasks that the scenarios run.
 
 pub mod burst;
 pub mod clock;
 pub mod family;
 pub mod frames;
-pub mod jobs;
-pub mod launch;
+pub(crate) mod jobs;
+pub(crate) mod launch;
 pub mod lives;
 pub mod load;
-pub mod memory;
-pub mod messages;
+pub(crate) mod memory;
+pub(crate) mod messages;
 pub mod probe;
 pub mod round_trips;
+pub(crate) mod slot;
 pub mod wakeups;
 pub mod work;

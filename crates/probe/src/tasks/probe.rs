@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A process that measures: it stores times into memory that it shares with the agent, and ends.
+//! A process that measures: it stores times into memory that it shares with its parent, and exits.
 
 use super::memory::Shared;
 use anyhow::{Result, bail, ensure};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Measured times, sorted; whoever gets them from a probe gets at least one.
+/// Measured times, sorted. There is at least one.
 pub struct Samples {
     sorted_ns: Vec<u64>,
 }
@@ -20,47 +20,50 @@ impl Samples {
         Samples { sorted_ns }
     }
 
-    /// The value that `permille` of 1000 samples stay below.
+    /// The value below which `permille` of 1000 samples lie.
     pub fn quantile_us(&self, permille: usize) -> f64 {
         let index = (self.sorted_ns.len() * permille / 1000).min(self.sorted_ns.len() - 1);
         self.sorted_ns[index] as f64 / 1000.0
     }
 
-    /// The longest of them.
+    /// The longest time.
     pub fn worst_us(&self) -> f64 {
         self.quantile_us(1000)
     }
 
-    /// All of them, from the shortest on.
-    pub fn sorted_ns(&self) -> &[u64] {
+    /// All times, the shortest first.
+    pub(crate) fn sorted_ns(&self) -> &[u64] {
         &self.sorted_ns
     }
 
-    /// As if one probe had measured both.
-    pub fn merged(mut self, other: Samples) -> Samples {
+    /// The samples of two probes together.
+    pub(crate) fn merged(mut self, other: Samples) -> Samples {
         self.sorted_ns.extend(other.sorted_ns);
         self.sorted_ns.sort_unstable();
         self
     }
 
+    /// The number of samples.
     pub fn count(&self) -> usize {
         self.sorted_ns.len()
     }
 
+    /// The number of samples longer than this.
     pub fn count_above(&self, limit_ns: u64) -> usize {
         self.sorted_ns.len() - self.sorted_ns.partition_point(|&sample| sample <= limit_ns)
     }
 }
 
-/// Where a measuring process puts its samples, in turn or by number.
-pub struct Slots<'a>(&'a [AtomicU64]);
+/// The memory where a measuring process stores its samples.
+pub(crate) struct Slots<'a>(&'a [AtomicU64]);
 
 impl Slots<'_> {
+    /// The number of samples that fit.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// A slot that was never reached is 0, so no sample is.
+    /// Stores a sample. 0 marks an unused slot, so no sample is 0.
     pub fn store(&self, number: usize, sample_ns: u64) {
         self.0[number].store(sample_ns.max(1), Relaxed);
     }
@@ -73,11 +76,11 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Starts a process that runs `body` as an ordinary task. It keeps to what work.rs promises of
-    /// workers: no allocation, no printing, plain system calls.
-    pub fn start(samples_max: usize, body: impl FnOnce(&Slots)) -> Result<Probe> {
+    /// Starts a process that runs `body` as an ordinary task. `body` follows the rules of work.rs:
+    /// no allocation, no printing, plain system calls.
+    pub(crate) fn start(samples_max: usize, body: impl FnOnce(&Slots)) -> Result<Probe> {
         let samples_ns = Shared::<AtomicU64>::new(samples_max)?;
-        // SAFETY: the child runs only `body` and exits; it dies with the agent.
+        // SAFETY: the child runs only `body` and exits; the kernel kills it with its parent.
         match unsafe { libc::fork() } {
             -1 => bail!("starting a probe: {}", std::io::Error::last_os_error()),
             0 => unsafe {
@@ -89,7 +92,7 @@ impl Probe {
         }
     }
 
-    /// Waits for its end. No sample at all is an error: a quantile of nothing would be nonsense.
+    /// Waits until the process has exited. A measurement without any sample is an error.
     pub fn finish(self) -> Result<Samples> {
         let [samples] = self.finish_parts()?;
         Ok(samples)
@@ -98,12 +101,12 @@ impl Probe {
     /// The same for a body that measures several things, each in its own equal part of the slots.
     pub fn finish_parts<const PARTS: usize>(self) -> Result<[Samples; PARTS]> {
         let mut status = 0;
-        // SAFETY: our own child, room for one status.
+        // SAFETY: a child of this process, room for one status.
         let waited = unsafe { libc::waitpid(self.pid, &mut status, 0) };
         ensure!(waited == self.pid, "waiting for the probe: {}", std::io::Error::last_os_error());
         ensure!(
             libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
-            "the probe ended badly, with status {status:#x}"
+            "the probe process failed, with status {status:#x}"
         );
         let each = self.samples_ns.len() / PARTS;
         let parts = std::array::from_fn(|part| {

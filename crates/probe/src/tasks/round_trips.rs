@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hand-off: two tasks that pass a ball to and fro, each waiting for the other.
+//! Round trips: two tasks that send a message to and fro, each sleeping until the other has sent.
 
 use super::clock::{SECOND_NS, now_ns};
 use super::load::{self, pipe};
@@ -12,15 +12,15 @@ use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-/// More round trips in a second than any scheduler could make in exact mode, where one takes 17 us
-/// on an idle machine. A faster machine is through before its time.
+/// More round trips in a second than any scheduler makes in exact mode, where one takes 17 us on an
+/// idle machine. On a faster machine the measurement ends early.
 const TRIPS_PER_S_MAX: u64 = 70_000;
-/// The first trips touch their pages; they are not counted.
+/// The first round trips fault pages in; they are not counted.
 const WARM_UP: usize = 100;
 
-/// How the ball is passed.
+/// What carries the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Via {
+pub(crate) enum Via {
     Pipe,
     Socket,
     Eventfd,
@@ -38,14 +38,14 @@ pub fn start(cpus: usize, seconds: u64) -> Result<Pair> {
     start_via(Via::Pipe, cpus, seconds * SECOND_NS)
 }
 
-/// The same by other means.
+/// Starts a pair that measures for this long over pipes, sockets, eventfds or futexes.
 ///
-/// The sides begin on the first two CPUs and may then go where they like. Where the hogs were there
-/// before, that is next to a hog each; left to chance, the kernel's own scheduler sometimes gives
-/// the pair a CPU of its own and sometimes not, and its figures differ by a factor of 20.
-pub fn start_via(via: Via, cpus: usize, run_ns: u64) -> Result<Pair> {
+/// Both tasks start on the first two CPUs and may then migrate. Where hogs ran before, each starts
+/// beside a hog. Without this start the kernel's own scheduler sometimes gives the pair a CPU of
+/// its own and sometimes not, and its figures differ by a factor of 20.
+pub(crate) fn start_via(via: Via, cpus: usize, run_ns: u64) -> Result<Pair> {
     let lines = Lines::new(via)?;
-    // SAFETY: the child answers until it is killed or its partner is gone.
+    // SAFETY: the child answers until it is killed or the other task is gone.
     let right = match unsafe { libc::fork() } {
         -1 => bail!("starting a pair: {}", std::io::Error::last_os_error()),
         0 => unsafe {
@@ -71,6 +71,7 @@ pub fn start_via(via: Via, cpus: usize, run_ns: u64) -> Result<Pair> {
 }
 
 impl Pair {
+    /// Waits for the measurement to end: the time of each round trip.
     pub fn finish(self) -> Result<Samples> {
         let samples = self.left.finish();
         load::end(self.right);
@@ -102,11 +103,11 @@ fn begin_on(cpu: usize) {
 const THERE: usize = 0;
 const BACK: usize = 1;
 
-/// What the ball runs along, in each direction.
+/// The channels of both directions.
 enum Lines {
-    /// Reading end, writing end, and how many bytes a ball has.
+    /// Reading end and writing end, and the size of a message.
     Files([(RawFd, RawFd); 2], usize),
-    /// One word each: how many balls have been sent. Only one side waits for each.
+    /// One word each: the number of messages sent and not yet received. One task waits for each.
     Words(Shared<AtomicU64>),
 }
 
@@ -127,7 +128,7 @@ impl Lines {
     }
 
     fn send(&self, way: usize) -> bool {
-        // An eventfd wants a number, the others do not mind.
+        // An eventfd needs eight bytes that are not zero; pipes and sockets send the first byte.
         let ball = 1_u64.to_ne_bytes();
         match self {
             // SAFETY: at most as many bytes as the buffer has.
@@ -150,7 +151,7 @@ impl Lines {
                 libc::read(ends[way].0, ball.as_mut_ptr().cast(), *bytes) == *bytes as isize
             },
             Lines::Words(words) => {
-                // Only we take balls, so a ball that is there stays until we take it.
+                // Only this task receives from this word, so the count cannot fall meanwhile.
                 while words[way].load(Acquire) == 0 {
                     futex(&words[way], libc::FUTEX_WAIT, 0);
                 }
@@ -168,7 +169,7 @@ impl Drop for Lines {
         all.sort_unstable();
         all.dedup();
         for end in all {
-            // SAFETY: the ends made above; the two sides hold their own.
+            // SAFETY: the ends made above; the two tasks hold copies.
             unsafe { libc::close(end) };
         }
     }
@@ -183,7 +184,7 @@ fn eventfd() -> Result<RawFd> {
     Ok(fd)
 }
 
-/// The kernel looks at four bytes: the lower ones, where this machine has them first.
+/// The kernel compares four bytes: the lower half of the word, wherever this machine stores it.
 fn futex(word: &AtomicU64, operation: libc::c_int, value: u32) {
     let address = word.as_ptr().cast::<u32>();
     let lower = if cfg!(target_endian = "little") { 0 } else { 1 };

@@ -1,37 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the workers of a load do, each in a process of its own that never returns.
+//! What the workers of a load do, each in a process of its own, in functions that never return.
 //!
-//! They run between fork and kill in a copy of the agent whose locks may be held by threads that do
-//! not exist there: so they allocate nothing, print nothing and use plain system calls.
+//! A worker is a fork of a process with several threads, and a lock of a thread that was not copied
+//! stays held for ever. So workers allocate nothing, print nothing and use plain system calls.
 
 use super::clock::{now_ns, sleep_until};
-use super::load::Slot;
+use super::slot::Slot;
 use std::ffi::CStr;
 use std::hint::black_box;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// One unit of a hog's work: some 200 us of one virtual GIPS, short against a slice and long
+/// One unit of a hog's work: some 200 us at one virtual GIPS, short against a slice and long
 /// against the counting.
-pub const HOG_ROUNDS: u32 = 50_000;
-/// The program that runs, for children that start it anew, and what it is told then.
-pub const THIS_PROGRAM: &CStr = c"/proc/self/exe";
-pub const BURN: &CStr = c"burn";
-/// The scheduling class of sched_ext, for tasks that ask for it by themselves.
-pub const SCHED_EXT: libc::c_int = 7;
+pub(crate) const HOG_ROUNDS: u32 = 50_000;
+/// The running program, for children that exec it again.
+pub(crate) const THIS_PROGRAM: &CStr = c"/proc/self/exe";
+/// The argument that makes this program burn CPU time and exit.
+pub(crate) const BURN: &CStr = c"burn";
+/// The scheduling class of sched_ext, for tasks that ask for it.
+pub(crate) const SCHED_EXT: libc::c_int = 7;
 
-/// Burns the CPU, counting units.
-pub fn hog(slot: &Slot) -> ! {
+/// Uses the CPU without pause, and counts units.
+pub(crate) fn hog(slot: &Slot) -> ! {
     loop {
         burn(HOG_ROUNDS);
         slot.done();
     }
 }
 
-/// The same with a clock: it notes the longest time that a unit took, and so the longest time that
-/// nobody let it run.
-pub fn timed_hog(slot: &Slot) -> ! {
+/// A hog that records the longest time that a unit took, and so the longest time that it waited for
+/// a CPU.
+pub(crate) fn timed_hog(slot: &Slot) -> ! {
     let mut last = now_ns();
     loop {
         burn(HOG_ROUNDS);
@@ -42,8 +43,8 @@ pub fn timed_hog(slot: &Slot) -> ! {
     }
 }
 
-/// The same with a nice value; without it, a worker without progress.
-pub fn nice_hog(slot: &Slot, nice: i32) -> ! {
+/// A hog with a nice value. If the kernel refuses the value, the worker makes no progress.
+pub(crate) fn nice_hog(slot: &Slot, nice: i32) -> ! {
     // SAFETY: 0 is the caller.
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } != 0 {
         stand_still();
@@ -51,9 +52,8 @@ pub fn nice_hog(slot: &Slot, nice: i32) -> ! {
     hog(slot)
 }
 
-/// The same, as a task that asked for a scheduling class; a refusal shows as a worker that does not
-/// get on.
-pub fn hog_of_class(slot: &Slot, class: libc::c_int) -> ! {
+/// A hog that asks for a scheduling class. If the kernel refuses, the worker makes no progress.
+pub(crate) fn hog_of_class(slot: &Slot, class: libc::c_int) -> ! {
     let priority = libc::sched_param { sched_priority: 0 };
     // SAFETY: pid 0 is the caller.
     if unsafe { libc::sched_setscheduler(0, class, &priority) } != 0 {
@@ -62,8 +62,8 @@ pub fn hog_of_class(slot: &Slot, class: libc::c_int) -> ! {
     hog(slot)
 }
 
-/// The same, bound to one CPU; every unit that was finished elsewhere is a stray.
-pub fn pinned_hog(slot: &Slot, cpu: usize) -> ! {
+/// A hog bound to one CPU. Every unit that it finishes elsewhere is a stray.
+pub(crate) fn pinned_hog(slot: &Slot, cpu: usize) -> ! {
     if !stay_on(cpu) {
         stand_still();
     }
@@ -72,7 +72,7 @@ pub fn pinned_hog(slot: &Slot, cpu: usize) -> ! {
 }
 
 /// Sleeps and works a little, like a daemon.
-pub fn sleeper(slot: &Slot, pause_us: u64) -> ! {
+pub(crate) fn sleeper(slot: &Slot, pause_us: u64) -> ! {
     let pause = libc::timespec {
         tv_sec: (pause_us / 1_000_000) as libc::time_t,
         tv_nsec: (pause_us % 1_000_000 * 1_000) as libc::c_long,
@@ -85,9 +85,9 @@ pub fn sleeper(slot: &Slot, pause_us: u64) -> ! {
     }
 }
 
-/// The same, allowed on some CPUs only, a bit for each of the first 64. A refusal shows as a worker
-/// without progress.
-pub fn bound_sleeper(slot: &Slot, pause_us: u64, cpus: u64) -> ! {
+/// A sleeper that is allowed on some CPUs only, a bit for each of the first 64. If the kernel
+/// refuses, the worker makes no progress.
+pub(crate) fn bound_sleeper(slot: &Slot, pause_us: u64, cpus: u64) -> ! {
     let allowed: [usize; 64] = std::array::from_fn(|cpu| cpu);
     if !allow(allowed.iter().copied().filter(|cpu| cpus >> cpu & 1 == 1)) {
         stand_still();
@@ -96,35 +96,35 @@ pub fn bound_sleeper(slot: &Slot, pause_us: u64, cpus: u64) -> ! {
     sleeper(slot, pause_us)
 }
 
-/// One side of a hand-off: answers each byte with a byte. The side that `serves` begins.
-pub fn ping_pong(slot: &Slot, from: RawFd, to: RawFd, serves: bool) -> ! {
-    let mut ball = [0_u8];
+/// One side of a pair: answers each byte with a byte. The side that `serves` sends the first one.
+pub(crate) fn ping_pong(slot: &Slot, from: RawFd, to: RawFd, serves: bool) -> ! {
+    let mut byte = [0_u8];
     if serves {
-        write_byte(to, &ball);
+        write_byte(to, &byte);
     }
     loop {
         // SAFETY: one byte into a buffer of one byte.
-        if unsafe { libc::read(from, ball.as_mut_ptr().cast(), 1) } != 1 {
+        if unsafe { libc::read(from, byte.as_mut_ptr().cast(), 1) } != 1 {
             stand_still();
         }
-        write_byte(to, &ball);
+        write_byte(to, &byte);
         slot.done();
     }
 }
 
-fn write_byte(to: RawFd, ball: &[u8; 1]) {
+fn write_byte(to: RawFd, byte: &[u8; 1]) {
     // SAFETY: one byte out of a buffer of one byte; a broken pipe shows as a worker without
     // progress.
-    unsafe { libc::write(to, ball.as_ptr().cast(), 1) };
+    unsafe { libc::write(to, byte.as_ptr().cast(), 1) };
 }
 
-/// Makes children that end at once.
-pub fn forker(slot: &Slot) -> ! {
+/// Forks children that exit at once, one after the other.
+pub(crate) fn forker(slot: &Slot) -> ! {
     loop {
-        // SAFETY: the child only looks where it is and exits.
+        // SAFETY: the child reads its CPU number and exits.
         match unsafe { libc::fork() } {
             0 => unsafe {
-                slot.look_around();
+                slot.count_stray();
                 libc::_exit(0)
             },
             child => wait_for(child),
@@ -133,9 +133,9 @@ pub fn forker(slot: &Slot) -> ! {
     }
 }
 
-/// Works a little in each period, and makes up for what it missed: it asks for the same under every
-/// scheduler.
-pub fn periodic(slot: &Slot, period_us: u64) -> ! {
+/// Works a little in each period, and catches up on periods that it missed: it demands the same
+/// work under every scheduler.
+pub(crate) fn periodic(slot: &Slot, period_us: u64) -> ! {
     let mut due = now_ns();
     loop {
         due += period_us * 1_000;
@@ -145,33 +145,33 @@ pub fn periodic(slot: &Slot, period_us: u64) -> ! {
     }
 }
 
-/// Makes many children at once in each period, each of which works a little.
-pub fn storm(slot: &Slot, children: u32, period_us: u64) -> ! {
+/// Forks several children at once in each period; each child works a little.
+pub(crate) fn storm(slot: &Slot, children: u32, period_us: u64) -> ! {
     storm_of(slot, children, period_us, || burn(HOG_ROUNDS / 2))
 }
 
-/// The same with children that become a program of their own, which works so many rounds: this
-/// very one, told to burn.
-pub fn exec_storm(slot: &Slot, children: u32, period_us: u64, rounds: u32) -> ! {
+/// A storm of children that exec a program, which works for so many rounds. The program is this one
+/// with the argument `BURN`.
+pub(crate) fn exec_storm(slot: &Slot, children: u32, period_us: u64, rounds: u32) -> ! {
     let mut digits = [0_u8; 16];
     let arguments =
         [c"probe".as_ptr(), BURN.as_ptr(), decimal(rounds, &mut digits), std::ptr::null()];
-    // SAFETY: plain system calls with terminated strings; where it cannot exec, the child exits.
+    // SAFETY: plain system calls with terminated strings; if the exec fails, the child exits.
     storm_of(slot, children, period_us, || unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::execv(THIS_PROGRAM.as_ptr(), arguments.as_ptr());
     })
 }
 
-/// A storm of children that do `child` and exit. It waits for them all, and makes up for what it
-/// missed.
+/// A storm of children that run `child` and exit. It waits for all of them, and catches up on
+/// periods that it missed.
 fn storm_of(slot: &Slot, children: u32, period_us: u64, child: impl Fn()) -> ! {
     let mut due = now_ns();
     loop {
         due += period_us * 1_000;
         sleep_until(due);
         for _ in 0..children {
-            // SAFETY: the child does its work, which returns only if it is done, and exits.
+            // SAFETY: the child does its work and exits.
             if unsafe { libc::fork() } == 0 {
                 child();
                 unsafe { libc::_exit(0) }
@@ -196,8 +196,8 @@ fn decimal(mut number: u32, digits: &mut [u8; 16]) -> *const libc::c_char {
     }
 }
 
-/// Makes children that become another program.
-pub fn execer(slot: &Slot) -> ! {
+/// Forks children that exec another program, one after the other.
+pub(crate) fn execer(slot: &Slot) -> ! {
     let program = c"/bin/busybox";
     let arguments = [program.as_ptr(), c"true".as_ptr(), std::ptr::null()];
     loop {
@@ -213,9 +213,8 @@ pub fn execer(slot: &Slot) -> ! {
     }
 }
 
-/// Touches `bytes` of memory page by page, over and over, to make the kernel look for memory
-/// elsewhere.
-pub fn toucher(slot: &Slot, bytes: usize) -> ! {
+/// Touches `bytes` of memory page by page, over and over, so that the kernel reclaims other pages.
+pub(crate) fn toucher(slot: &Slot, bytes: usize) -> ! {
     const PAGE: usize = 4096;
     // SAFETY: a fresh private mapping; each write stays inside it.
     unsafe {
@@ -242,24 +241,24 @@ pub fn toucher(slot: &Slot, bytes: usize) -> ! {
     }
 }
 
-/// Arithmetic that the compiler cannot skip, and compiles once: inlined, a round would cost more
-/// in one place than in another, and work calibrated in one would not be the same in the other.
+/// Arithmetic that the compiler cannot skip. It is never inlined: inlined copies would cost
+/// different time a round, and a calibration of one copy would not fit another.
 #[inline(never)]
-pub fn burn(rounds: u32) {
+pub(crate) fn burn(rounds: u32) {
     let mut x = 1_u64;
     for _ in 0..rounds {
         x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
     }
 }
 
-/// Binds the caller to one CPU; false if that is not there.
+/// Binds the caller to one CPU. Returns false if that CPU does not exist.
 pub fn stay_on(cpu: usize) -> bool {
     allow([cpu])
 }
 
-/// Frees the caller again.
-pub fn stay_anywhere() {
-    // What the machine does not have is left out by the kernel.
+/// Allows the caller every CPU again.
+pub(crate) fn stay_anywhere() {
+    // The kernel ignores CPUs that the machine does not have.
     let all: [usize; libc::CPU_SETSIZE as usize] = std::array::from_fn(|cpu| cpu);
     allow(all);
 }
@@ -285,15 +284,15 @@ fn allow(cpus: impl IntoIterator<Item = usize>) -> bool {
     }
 }
 
-/// Until the child has ended.
-pub fn wait_for(child: libc::pid_t) {
+/// Waits until the child has exited.
+pub(crate) fn wait_for(child: libc::pid_t) {
     if child > 0 {
         // SAFETY: the status is not wanted.
         unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
     }
 }
 
-/// For a worker that cannot do its work: it is then found by the watch, by name.
+/// For a worker that cannot do its work: the scenario reports it by name as one without progress.
 fn stand_still() -> ! {
     loop {
         // SAFETY: sleeps until a signal.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Recordings as files: a magic number, a version, and compressed by zstd a header in JSON and the
-//! entries in words. Whatever bytes a file holds, reading it ends in a result or an error.
+//! Recording files: a magic number and a version, then, compressed by zstd, a JSON header and the
+//! entries as words. Reading any file ends in a result or an error, whatever bytes it holds.
 
 pub mod read;
 pub mod repeat;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Reading a recording, which may be anybody's.
+//! Reads a recording. The file is untrusted input.
 
 use super::write::{Header, MAGIC, VERSION};
 use crate::{Entry, WORDS_MAX, decode, length};
@@ -8,11 +8,12 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
 use std::io::{BufReader, Read};
 
-/// A header is some lines; a longer one is not ours.
+/// Longest header. A real one has a few lines.
 const HEADER_MAX: u32 = 1 << 20;
 
-/// Reads a recording, entry by entry.
+/// A recording, read entry by entry.
 pub struct Recording<R: Read> {
+    /// The header.
     pub header: Header,
     input: zstd::Decoder<'static, BufReader<R>>,
     /// Entries read so far.
@@ -21,6 +22,7 @@ pub struct Recording<R: Read> {
 }
 
 impl Recording<File> {
+    /// Opens a recording file.
     pub fn open(path: &str) -> Result<Self> {
         let file = File::open(path).with_context(|| format!("cannot read {path}"))?;
         Recording::new(file).with_context(|| path.to_owned())
@@ -28,9 +30,10 @@ impl Recording<File> {
 }
 
 impl<R: Read> Recording<R> {
+    /// Reads the start of a recording, up to the end of its header.
     pub fn new(mut input: R) -> Result<Self> {
         let mut start = [0; 12];
-        input.read_exact(&mut start).context("this is no recording: it is too short")?;
+        input.read_exact(&mut start).context("this is no recording: the file is too short")?;
         ensure!(start[..8] == *MAGIC, "this is no recording of pandemonium_lab");
         let version = u32::from_le_bytes([start[8], start[9], start[10], start[11]]);
         ensure!(
@@ -54,7 +57,7 @@ impl<R: Read> Recording<R> {
         self.entries
     }
 
-    /// The next entry; `None` after the last of a complete recording.
+    /// The next entry; `None` after the last entry of a complete recording.
     pub fn next_entry(&mut self) -> Result<Option<Entry>> {
         if self.finished {
             return Ok(None);

@@ -1,47 +1,55 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Gives a policy what a recording's policy was given, round by round, and compares what it
-//! decides.
+//! Replays a recording: gives a policy the recorded inputs, round by round, and compares its
+//! decisions with the recorded ones.
 
 use super::read::Recording;
 use crate::{Entry, Start};
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use pandemonium_engine::Setup;
 use pandemonium_engine::durations::Durations;
-use pandemonium_engine::knobs::Knobs;
+use pandemonium_engine::knobs::{RawKnobs, Table, Values};
 use pandemonium_engine::procdb::{CAPACITY, Profile};
 use pandemonium_engine::task::{Arrival, Comm, CpuId, Dispatch, Pid};
 use pandemonium_engine::time::Stamp;
-use pandemonium_engine::{Full, Limits, MachineView, Policy, Port, round};
+use pandemonium_engine::{Full, Limits, MachineView, Policy, PolicyInfo, Port, round};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 
-/// Programs that are told at once, at most; a file with more is none of ours.
+/// Most profiles given to a policy at once. A valid recording has no more.
 const KNOWN_MAX: usize = 8 * CAPACITY as usize;
-/// Pids that are told apart: as many as a kernel has.
+/// Most distinct pids: the kernel's limit.
 const PIDS_MAX: usize = 1 << 22;
-/// Names that are told apart, so that no file fills the memory.
+/// Most distinct names, so that no file can exhaust the memory.
 const NAMES_MAX: usize = 1 << 16;
 
-/// Where a replay differs from its recording.
+/// A decision in which a replay differs from its recording.
 pub struct Difference {
+    /// The entry at which the round begins.
     pub entry: u64,
+    /// The recorded decision, `None` if the replay made more decisions.
     pub recorded: Option<Dispatch>,
+    /// The replayed decision, `None` if the replay made fewer decisions.
     pub replayed: Option<Dispatch>,
 }
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Default)]
 pub struct Replayed {
+    /// Rounds replayed.
     pub rounds: u64,
+    /// Recorded decisions.
     pub decisions: u64,
+    /// Decisions that differ.
     pub different: u64,
+    /// The first decision that differs.
     pub first: Option<Difference>,
-    /// Schedulers that the recording tells of: one more for each restart.
+    /// Starts of a scheduler in the recording: one, and one more for each restart.
     pub starts: u64,
+    /// The last name of each task.
     pub names: BTreeMap<Pid, Comm>,
-    /// From arrival to decision, recorded and replayed.
+    /// Recorded times from arrival to decision.
     pub recorded: Waits,
+    /// Replayed times from arrival to decision.
     pub replayed: Waits,
 }
 
@@ -49,6 +57,7 @@ pub struct Replayed {
 #[derive(Default)]
 pub struct Waits {
     since: BTreeMap<Pid, Stamp>,
+    /// Times from arrival to decision, by name.
     pub by_name: BTreeMap<Comm, Durations>,
 }
 
@@ -67,7 +76,7 @@ impl Waits {
     }
 }
 
-/// A port that says again what a recorded one said.
+/// A port that returns what the recorded one returned.
 struct Echo {
     view: MachineView,
     arrivals: VecDeque<Arrival>,
@@ -93,7 +102,7 @@ impl Port for Echo {
     }
 }
 
-/// A recorded round, as far as it was read.
+/// A recorded round, as far as it has been read.
 #[derive(Default)]
 struct Round {
     now: Stamp,
@@ -103,15 +112,24 @@ struct Round {
     entry: u64,
 }
 
-/// Replays a recording to its end, or to where it cannot be replayed further: then the error says
-/// so, and what came of it until there stands in `replayed`.
-pub fn repeat<R: Read, Q: Policy>(
+/// Replays a recording to its end. If it fails before, the error says why, and `replayed` holds the
+/// result up to there.
+pub fn repeat<R: Read>(
     recording: &mut Recording<R>,
-    make: impl Fn(&Setup) -> Q,
+    policies: &Policies,
     set: &[String],
     replayed: &mut Replayed,
 ) -> Result<()> {
-    let mut player = Player { make, set, start: None, policy: None, known: Vec::new(), open: None };
+    let start = policies.replayed.knobs.defaults();
+    let mut player = Player {
+        policies,
+        set,
+        values: start,
+        start: None,
+        policy: None,
+        known: Vec::new(),
+        open: None,
+    };
     while let Some(entry) = recording.next_entry()? {
         let number = recording.entries() - 1;
         player.hear(number, entry, replayed)?;
@@ -119,28 +137,39 @@ pub fn repeat<R: Read, Q: Policy>(
     Ok(())
 }
 
-/// Plays a recording's part against a policy.
-struct Player<'s, M, Q> {
-    make: M,
+/// The recorded policy, and the one that replays.
+#[derive(Clone, Copy, Debug)]
+pub struct Policies {
+    /// The knobs of the recorded policy, if they are known.
+    pub recorded: Option<&'static Table>,
+    /// The policy that gets the recorded inputs.
+    pub replayed: PolicyInfo,
+}
+
+/// Feeds the entries of a recording to a policy.
+struct Player<'s> {
+    policies: &'s Policies,
     set: &'s [String],
-    /// What the next policy is told at its start, as far as it was read.
+    /// The current values of the policy's knobs.
+    values: Values,
+    /// The setup of the next policy, as far as it has been read.
     start: Option<Start>,
-    policy: Option<Q>,
+    policy: Option<Box<dyn Policy>>,
     known: Vec<Profile>,
     open: Option<Round>,
 }
 
-impl<M: Fn(&Setup) -> Q, Q: Policy> Player<'_, M, Q> {
+impl Player<'_> {
     fn hear(&mut self, number: u64, entry: Entry, replayed: &mut Replayed) -> Result<()> {
         if self.start.as_mut().is_some_and(|start| start.take(&entry)) {
             return Ok(());
         }
         if let Some(start) = self.start.take() {
-            self.policy = Some((self.make)(&start.finish()));
+            self.policy = Some((self.policies.replayed.build)(&start.finish()));
             replayed.starts += 1;
         }
         if let Entry::Started { cpus } = entry {
-            // A scheduler that ended in the middle of a round never finished it.
+            // A scheduler that died in the middle of a round did not finish it.
             self.open = None;
             self.start = Some(Start::of(cpus).context("a start is damaged")?);
             return Ok(());
@@ -164,52 +193,74 @@ impl<M: Fn(&Setup) -> Q, Q: Policy> Player<'_, M, Q> {
             (Entry::Refused(dispatch), Some(round)) => round.decisions.push((dispatch, false)),
             (Entry::Ended { .. }, Some(_)) => {
                 if let Some(round) = self.open.take() {
-                    replayed.play(&round, policy)?;
+                    replayed.play(&round, &mut **policy)?;
                 }
             }
-            (Entry::Exited(pid), None) => policy.on_exit(pid),
+            (Entry::Exited(pid), None) => policy.exit(pid),
             (Entry::Applied(raw), None) => {
-                let knobs = Entry::knobs(&raw);
+                let values = values_for(self.policies, self.values, &raw);
                 let impossible = || format!("entry {number} holds impossible settings");
-                policy.apply(&amended(knobs.with_context(impossible)?, self.set)?);
+                self.values = amended(values.with_context(impossible)?, self.set)?;
+                policy.tune(&self.values);
             }
-            (Entry::Remembered(memo), None) => policy.import(memo),
+            (Entry::Remembered(memo), None) => {
+                policy.learning().into_iter().for_each(|learning| learning.import(memo));
+            }
             (Entry::Known(profile), None) if self.known.len() < KNOWN_MAX => {
                 self.known.push(profile);
             }
             (Entry::Learned(when), None) => {
-                policy.learn_programs(when, &std::mem::take(&mut self.known));
+                let known = std::mem::take(&mut self.known);
+                if let Some(learning) = policy.learning() {
+                    learning.learn_programs(when, &known);
+                }
             }
-            (Entry::Minute(when), None) => policy.on_minute(when),
+            (Entry::Minute(when), None) => {
+                policy.learning().into_iter().for_each(|learning| learning.minute(when));
+            }
             _ => bail!("the recording is out of order at entry {number}"),
         }
         Ok(())
     }
 }
 
-fn amended(mut knobs: Knobs, set: &[String]) -> Result<Knobs> {
-    for assignment in set {
-        knobs.set(assignment).map_err(|error| anyhow!("--set {assignment}: {error}"))?;
+/// The recorded values for the replaying policy. A different policy takes those of equal name.
+fn values_for(policies: &Policies, before: Values, raw: &RawKnobs) -> Option<Values> {
+    let Some(recorded) = policies.recorded else { return Some(before) };
+    let given = recorded.values_of(raw)?;
+    if std::ptr::eq(recorded, policies.replayed.knobs) {
+        return Some(given);
     }
-    Ok(knobs)
+    let mut values = before;
+    for (knob, word) in given.iter() {
+        values.put(knob.name, word);
+    }
+    values.check().is_ok().then_some(values)
+}
+
+fn amended(mut values: Values, set: &[String]) -> Result<Values> {
+    for assignment in set {
+        values.set(assignment).map_err(|error| anyhow!("--set {assignment}: {error}"))?;
+    }
+    Ok(values)
 }
 
 impl Replayed {
-    fn play<Q: Policy>(&mut self, recorded: &Round, policy: &mut Q) -> Result<()> {
+    fn play(&mut self, recorded: &Round, policy: &mut dyn Policy) -> Result<()> {
         let now = recorded.now;
         for arrival in &recorded.arrivals {
             self.names.insert(arrival.pid, arrival.comm);
             self.recorded.arrive(now, arrival.pid);
             self.replayed.arrive(now, arrival.pid);
         }
-        ensure!(self.names.len() <= PIDS_MAX, "more tasks than a kernel can tell apart");
+        ensure!(self.names.len() <= PIDS_MAX, "the recording has more pids than a kernel can have");
         let mut echo = Echo {
             view: recorded.view,
             arrivals: recorded.arrivals.iter().copied().collect(),
             accepted: recorded.decisions.iter().map(|(_, accepted)| *accepted).collect(),
             said: Vec::new(),
         };
-        // As a scheduler on a machine calls it, so that a policy is asked as often as it was.
+        // The same limits as on a real machine, so that the round asks the policy equally often.
         let limits = Limits { arrivals: recorded.arrivals.len(), ..Limits::KERNEL };
         round(now, &mut echo, policy, limits);
         self.rounds += 1;

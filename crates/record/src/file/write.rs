@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Writing a recording. The scheduler (`src/driver/record.rs`) compiles this file too.
+//! Writes a recording. Both the scheduler (`src/record.rs`) and the lab use it.
 
 use crate::{Entry, WORDS_MAX, encode};
 use anyhow::{Context, Result};
@@ -9,26 +9,29 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
 
+/// The first bytes of every recording.
 pub const MAGIC: &[u8; 8] = b"PNDMREC\n";
-/// Raised when an entry or the header changes its meaning. Other versions are refused.
-/// 2: what a policy is told at its start is entries, and the times and reasons of tasks are kept.
-/// 3: the view of a round tells which CPUs are busy.
-/// 4: more facts of a task.
-pub const VERSION: u32 = 4;
-/// Of zstd: the fastest of the usual ones, since it competes with what is recorded.
+/// Raised when the meaning of an entry or of the header changes. Readers refuse other versions.
+/// 2: a policy's setup is recorded as entries, and the times and reasons of tasks are kept.
+/// 3: a round's view has the set of busy CPUs.
+/// 4: tasks have more facts.
+/// 5: settings are those of the policy in the header; rescues are counted per round.
+pub const VERSION: u32 = 5;
+/// zstd level: the fastest regular one, since compression competes with the recorded workload.
 const LEVEL: i32 = 1;
-/// Entries are gathered in so many bytes before they are compressed: a call for each word costs
-/// more than the compression.
+/// Bytes gathered before they are compressed: a call of the compressor per word would cost more
+/// than the compression.
 const GATHERED: usize = 64 * 1024;
 
-/// What a recording is of.
+/// Describes a recording.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// Where it comes from: a simulated workload, or a machine.
+    /// Its origin: a simulated workload, or a machine.
     pub source: String,
+    /// The name of the recorded policy.
     pub policy: String,
-    /// Whether names of programs are replaced.
+    /// Whether program names are replaced.
     pub redacted: bool,
 }
 
@@ -37,14 +40,16 @@ pub struct Recorder<W: Write> {
     out: zstd::Encoder<'static, W>,
     /// Entries that are not compressed yet.
     gathered: Vec<u8>,
-    /// How many entries were added.
+    /// Entries added so far.
     pub entries: u64,
     redactor: Option<Redactor>,
-    /// What went wrong while writing; from then on nothing is written.
+    /// The first write error; after it nothing more is written.
     pub failure: Option<std::io::Error>,
 }
 
 impl<W: Write> Recorder<W> {
+    /// Starts a recording: writes the header to `out`. Redaction keeps names with a prefix in
+    /// `kept`.
     pub fn new(mut out: W, header: &Header, kept: &'static [&'static str]) -> Result<Self> {
         out.write_all(MAGIC)?;
         out.write_all(&VERSION.to_le_bytes())?;
@@ -57,7 +62,7 @@ impl<W: Write> Recorder<W> {
         Ok(Recorder { out, gathered, entries: 0, redactor, failure: None })
     }
 
-    /// Adds an entry. An error is kept for the end.
+    /// Adds an entry. A write error is kept in `failure`.
     pub fn add(&mut self, entry: &Entry) {
         let mut entry = *entry;
         if let Some(redactor) = &mut self.redactor {
@@ -85,7 +90,7 @@ impl<W: Write> Recorder<W> {
         done
     }
 
-    /// Completes the file: one without its end is known to be cut off.
+    /// Completes the file. A file without the final entry is known to be truncated.
     pub fn finish(mut self) -> Result<W> {
         let entries = self.entries;
         self.add(&Entry::Finished(entries));
@@ -101,15 +106,15 @@ impl<W: Write> Recorder<W> {
     }
 }
 
-/// Replaces the names of programs: the same one by the same, so that what was learned of a name
-/// still belongs to it. Names that the policies act on stay: without them a replay would decide
-/// otherwise. Only where more programs are known than the process database has room for can the
-/// order of names decide, which of the longest unseen one is forgotten first.
+/// Replaces program names. Each name always gets the same replacement, so that learned profiles
+/// still match. Names on which the policies act are kept: without them a replay would decide
+/// differently. One difference remains: if the process database is full, the order of names
+/// breaks ties between the longest unseen programs when it evicts one.
 #[derive(Default)]
 struct Redactor {
     replaced: BTreeMap<Comm, Comm>,
     acted_on: Vec<Comm>,
-    /// Beginnings of names that say nothing about a person.
+    /// Prefixes of names that reveal nothing about a person.
     kept: &'static [&'static str],
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One CPU: who runs, for how long, and who comes next.
+//! One CPU: the running task, its slice, and the switch to the next task.
 
 use super::state::{Current, Kick, Stage, Where};
 use super::{Machine, Plan};
@@ -8,10 +8,10 @@ use crate::observer::{Event, Left, Observer};
 use crate::random::Random;
 use crate::topology::FULL_SPEED;
 
-/// How often the kernel asks the backend again before it lets the CPU idle: `SCX_DSP_MAX_LOOPS`.
+/// Calls of `ops.dispatch` before the kernel lets the CPU idle: `SCX_DSP_MAX_LOOPS`.
 const DISPATCH_LOOPS: u32 = 32;
 
-/// Who had the CPU until now and still wants it.
+/// The previous occupant, if it is still runnable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prev {
     None,
@@ -19,21 +19,22 @@ pub(super) enum Prev {
     Scheduler,
 }
 
-/// What the backend says about a free CPU.
+/// The result of `ops.dispatch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Task(u32),
     Scheduler,
-    /// Whoever has it goes on.
+    /// The previous occupant continues.
     Keep,
-    /// Nothing. With `again`, a decision was taken meanwhile, so the kernel asks once more.
+    /// Nothing to run. With `again`, the call took a decision from the ring, so the kernel calls
+    /// once more.
     Nothing {
         again: bool,
     },
 }
 
 impl<W: Observer> Machine<W> {
-    /// The first tick of `cpu` from `at` on. No two CPUs take a tick at quite the same moment.
+    /// The first tick of `cpu` at or after `at`. The ticks of the CPUs are spread.
     fn tick_from(&self, cpu: u32, at: u64) -> u64 {
         let length = self.setup.costs.tick.as_nanos().max(1);
         let spread = self.setup.costs.tick_spread.as_nanos().min(length - 1);
@@ -46,7 +47,7 @@ impl<W: Observer> Machine<W> {
         if this >= at { this } else { tick(number + 1) }
     }
 
-    /// Books the work done until now on `cpu`.
+    /// Accounts the work done on `cpu` until now.
     pub(super) fn settle(&mut self, cpu: u32) {
         let (now, state) = (self.now, &mut self.cpus[cpu as usize]);
         let Current::Task(slot) = state.current else { return };
@@ -58,17 +59,17 @@ impl<W: Observer> Machine<W> {
         state.works_from = now;
         let task = &mut self.tasks[slot as usize];
         let done = (wall * speed / FULL_SPEED).min(task.left);
-        // A step ends at a whole nanosecond, so what rounding leaves is done as well.
         task.left -= done;
         let task = task.id(slot);
         self.emit(Event::Worked { task, work: done });
     }
 
-    /// Plans when something happens next on a CPU that runs a task.
+    /// Queues the next event of a CPU that runs a task.
     pub(super) fn plan_cpu(&mut self, cpu: u32) {
         let state = &self.cpus[cpu as usize];
         let Current::Task(slot) = state.current else { return };
         let task = &self.tasks[slot as usize];
+        // Rounded up, so that the step is finished when its event comes.
         let needs = (task.left * FULL_SPEED).div_ceil(state.speed);
         let done = state.works_from.max(self.now) + needs;
         let slice_over = self.tick_from(cpu, state.started + u64::from(task.slice));
@@ -79,7 +80,7 @@ impl<W: Observer> Machine<W> {
         self.event_queue.add(at, Plan::Cpu { cpu, generation });
     }
 
-    /// The task on `cpu` has done its step, or is at the tick that ends its slice.
+    /// The task on `cpu` has finished its step, or reaches the tick that ends its slice.
     pub(super) fn cpu_is_due(&mut self, cpu: u32, generation: u32) {
         let state = &self.cpus[cpu as usize];
         let Current::Task(slot) = state.current else { return };
@@ -102,7 +103,7 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// Sends an interrupt to `cpu`, unless one as strong is on its way.
+    /// Kicks `cpu`. A kick that is on its way already takes the stronger kind.
     pub(super) fn kick_cpu(&mut self, cpu: u32, kick: Kick) {
         let costs = &self.setup.costs;
         let state = &mut self.cpus[cpu as usize];
@@ -115,8 +116,8 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// An interrupt reaches `cpu`. One that shall preempt leaves the scheduler process alone: the
-    /// fast path never means it.
+    /// A kick reaches `cpu`. It does not preempt the scheduler process: the fast path never
+    /// intends that.
     pub(super) fn kick_arrives(&mut self, cpu: u32) {
         let state = &mut self.cpus[cpu as usize];
         let kick = core::mem::replace(&mut state.kick, Kick::None);
@@ -132,8 +133,8 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// The kernel's `schedule()`: somebody who has no slice left, has gone, or has yielded makes
-    /// room, and the backend is asked who comes next.
+    /// The kernel's `schedule()`: the previous task's slice ended, or it slept, exited or yielded;
+    /// `ops.dispatch` picks the next one.
     pub(super) fn reschedule(&mut self, cpu: u32, prev: Prev) {
         self.settle(cpu);
         let mut next = Next::Nothing { again: true };
@@ -144,17 +145,17 @@ impl<W: Observer> Machine<W> {
             }
         }
         match next {
-            Next::Keep => self.keep(cpu, prev),
+            Next::Keep => self.renew_slice(cpu, prev),
             Next::Task(slot) => {
-                self.put(cpu, prev);
-                self.take(cpu, slot);
+                self.put_prev(cpu, prev);
+                self.start_task(cpu, slot);
             }
             Next::Scheduler => {
-                self.put(cpu, prev);
+                self.put_prev(cpu, prev);
                 self.start_scheduler(cpu);
             }
             Next::Nothing { again } => {
-                self.put(cpu, prev);
+                self.put_prev(cpu, prev);
                 self.go_idle(cpu);
                 if again {
                     self.kick_cpu(cpu, Kick::Idle);
@@ -163,11 +164,11 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// Nobody else wants the CPU: the occupant gets another slice.
-    fn keep(&mut self, cpu: u32, prev: Prev) {
+    /// No other task wants the CPU: the occupant gets another slice.
+    fn renew_slice(&mut self, cpu: u32, prev: Prev) {
         match prev {
             Prev::Task(slot) => {
-                self.book_stint(cpu, slot);
+                self.account_run(cpu, slot);
                 let slice = u32::try_from(self.setup.kernel_slice.as_nanos());
                 self.task(slot).slice = slice.unwrap_or(u32::MAX);
                 self.plan_cpu(cpu);
@@ -177,8 +178,8 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// Books CPU time up to now; the run interval goes on.
-    fn book_stint(&mut self, cpu: u32, slot: u32) -> u64 {
+    /// Accounts CPU time up to now; the run interval continues.
+    fn account_run(&mut self, cpu: u32, slot: u32) -> u64 {
         let ran = self.now.saturating_sub(self.cpus[cpu as usize].started);
         self.cpus[cpu as usize].started = self.now;
         let task = &mut self.tasks[slot as usize];
@@ -188,8 +189,8 @@ impl<W: Observer> Machine<W> {
         ran
     }
 
-    /// Whoever had the CPU goes back to where he waits.
-    fn put(&mut self, cpu: u32, prev: Prev) {
+    /// The previous occupant is still runnable: queues it again.
+    fn put_prev(&mut self, cpu: u32, prev: Prev) {
         match prev {
             Prev::None => {}
             Prev::Task(slot) => {
@@ -206,10 +207,10 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// Takes a task off its CPU, which has nobody for a moment.
+    /// Takes a task off its CPU, which has no occupant until the next switch.
     pub(super) fn release(&mut self, cpu: u32, slot: u32, left: Left) {
         self.settle(cpu);
-        self.book_stint(cpu, slot);
+        self.account_run(cpu, slot);
         let now = self.now;
         let task = self.task(slot);
         task.stopped = now;
@@ -241,8 +242,8 @@ impl<W: Observer> Machine<W> {
         self.fast_path_sees_switch(cpu);
     }
 
-    /// A task gets the CPU.
-    fn take(&mut self, cpu: u32, slot: u32) {
+    /// A task starts to run.
+    fn start_task(&mut self, cpu: u32, slot: u32) {
         self.running += 1;
         self.occupy(cpu, Current::Task(slot));
         let moved = self.moving_costs(cpu, slot);
@@ -256,7 +257,7 @@ impl<W: Observer> Machine<W> {
         self.plan_cpu(cpu);
     }
 
-    /// What a task has to do more because its data is elsewhere.
+    /// Extra work after a migration.
     fn moving_costs(&self, cpu: u32, slot: u32) -> u64 {
         let task = &self.tasks[slot as usize];
         let (from, shape) = (u32::from(task.ran_on), &self.setup.shape);
@@ -284,7 +285,7 @@ impl<W: Observer> Machine<W> {
         self.fast_path_sees_switch(cpu);
     }
 
-    /// The other threads of the core get slower or faster.
+    /// Updates the speed of the core's threads: each depends on whether a sibling is busy.
     fn siblings_change(&mut self, cpu: u32) {
         if self.setup.shape.smt == 1 {
             return;

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The fast path: what `src/bpf` notes of tasks and CPUs, and whom it interrupts for whom. Its
-//! timers are in `watch`.
+//! The fast path: its records of tasks and CPUs, and which CPU it kicks for which task, as in
+//! `src/bpf`. Its timers are in `watch`.
 
 use super::kernel::Wake;
-use super::state::{Current, Kick, Occupied, Stage, Where};
+use super::state::{CpuRecord, Current, Kick, Stage, Where};
 use super::{Machine, Task};
 use crate::observer::{Event, Observer};
+use pandemonium_engine::KernelRules;
 use pandemonium_engine::Policy;
 use pandemonium_engine::facts::Facts;
-use pandemonium_engine::knobs::Knobs;
 use pandemonium_engine::task::{CpuId, Pid, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 
-/// CPUs looked at in search of a victim: `FP_SCAN`.
+/// CPUs scanned for a victim: `FP_SCAN`.
 pub(super) const SCAN: u32 = 64;
-/// A CPU is not interrupted twice within this: `kick_interval_ns`.
+/// Shortest time between two kicks of a CPU: `kick_interval_ns`.
 pub(super) const KICK_INTERVAL: u64 = 50_000;
-/// Nor so often in a window of this length: `FP_KICKS_PER_WINDOW`, `FP_WINDOW_BITS`.
+/// Most kicks of a CPU in a window, and the window's length as a power of two in nanoseconds:
+/// `FP_KICKS_PER_WINDOW`, `FP_WINDOW_BITS`.
 const KICKS_PER_WINDOW: u32 = 10;
 const WINDOW_BITS: u32 = 20;
-/// A waker that sleeps within this handed its CPU over: `handoff_ns`.
+/// A waker that sleeps within this time hands its CPU over to the wakee: `handoff_ns`.
 const HANDOFF: u64 = 100_000;
-/// So often in a row until it is trusted: `FP_HANDOFF_TRUST`.
+/// Handoffs in a row before the fast path relies on the next one: `FP_HANDOFF_TRUST`.
 const TRUST: u8 = 8;
 
-/// What a CPU runs, in the order of urgency: `enum fp_occupant`.
+/// Ranks of a CPU's occupant, in the order of urgency: `enum fp_occupant`. The tiers are between
+/// these two.
 const IDLE: u32 = 0;
 const FOREIGN: u32 = 4;
 
@@ -33,36 +35,37 @@ pub(super) const fn rank(tier: Tier) -> u32 {
     1 + tier.index() as u32
 }
 
-/// How the fast path shall interrupt: `struct fp_settings`, told after each round.
+/// The fast path's settings: `struct fp_settings`, updated after each round.
 #[derive(Clone, Copy)]
 pub(super) struct Settings {
     pub preempt: bool,
     hand_off: bool,
     thresh: u64,
     burst: bool,
-    /// Rank of the most urgent task that the policy holds, as far as it says; zero for none.
+    /// Rank of the most urgent task that the policy holds, as far as the policy reports it;
+    /// [`IDLE`] for none.
     pub waiting: u32,
 }
 
 impl Settings {
-    /// Before anything is said.
+    /// The settings before the first update.
     pub(super) const NONE: Settings =
         Settings { preempt: true, hand_off: true, thresh: 0, burst: false, waiting: IDLE };
 
-    /// The policy was given new knobs.
-    pub(super) fn take_up(&mut self, knobs: &Knobs) {
+    /// Takes over the policy's new rules.
+    pub(super) fn apply_rules(&mut self, rules: &KernelRules) {
         *self = Settings {
-            preempt: knobs.rules.preempt,
-            hand_off: knobs.rules.sync_wakeups,
-            thresh: knobs.preempt_thresh.as_nanos(),
+            preempt: rules.preempt,
+            hand_off: rules.hand_off,
+            thresh: rules.preempt_thresh.as_nanos(),
             ..*self
         };
     }
 
-    /// As the driver's `fast_path_settings` tells them.
+    /// Takes over the policy's state, as the driver's `fast_path_settings` does.
     pub(super) fn tell<Q: Policy>(&mut self, policy: &Q, now: Stamp) {
         self.burst = policy.mode(now).burst;
-        self.waiting = match policy.queued() {
+        self.waiting = match policy.waiting().nr_waiting() {
             0 => IDLE,
             _ if policy.wants_more() => rank(Tier::Interactive),
             _ => rank(Tier::Batch),
@@ -73,16 +76,16 @@ impl Settings {
 /// A task that needs a CPU: `struct need`.
 #[derive(Default)]
 pub(super) struct Need {
-    /// The CPU on which this is found out, and whether it must be left alone.
+    /// The CPU on which the fast path runs, and whether to spare it.
     pub here: u32,
     pub spare_here: bool,
-    /// Whether it also wants a CPU whose occupant has used up its slice.
+    /// Whether it may also preempt an occupant that has used up its slice.
     pub overdue: bool,
-    /// Whether it wants only a CPU that runs a lower tier.
+    /// Whether it may preempt lower tiers only.
     pub lower_only: bool,
-    /// It was just born by a task of this tier, and is no more urgent than that one.
+    /// The tier of the task that has just forked it: its own tier is at most that.
     pub parent: Option<Tier>,
-    /// If nobody gives way now: when somebody will, as far as that is a matter of time; else zero.
+    /// If no CPU can be preempted now: when the first one can be, zero if that is unknown.
     pub retry_at: u64,
 }
 
@@ -95,7 +98,7 @@ impl Need {
 }
 
 impl<W: Observer> Machine<W> {
-    /// `fp_wakeup`, `fp_wakeup_new`: notes the wake-up, and interrupts a CPU if the task went to
+    /// `fp_wakeup`, `fp_wakeup_new`: records the wakeup, and kicks a CPU if the task was queued to
     /// user space.
     pub(super) fn fast_path_sees_wakeup(&mut self, slot: u32, how: Wake) {
         let now = self.now;
@@ -112,7 +115,7 @@ impl<W: Observer> Machine<W> {
         }
         let seen = &self.cpus[here as usize].seen;
         let waker = seen.current != Current::Idle;
-        // A parent is a waker for sure, others if they have handed their CPU over before.
+        // Spare the CPU of a parent, and of a waker that has handed its CPU over before.
         let spare_here = waker && (!how.slept || seen.handoffs > 0);
         let parent = match seen.current {
             Current::Task(parent) if !how.slept => Some(self.tasks[parent as usize].tier()),
@@ -134,7 +137,7 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// Finds the task a CPU if it needs one.
+    /// Kicks a CPU for the task if it needs one; returns the CPU.
     fn kick_for(&mut self, slot: u32, need: &mut Need) -> Option<u32> {
         if !self.kicks_are_on() {
             return None;
@@ -152,15 +155,15 @@ impl<W: Observer> Machine<W> {
             self.cpus[need.here as usize].seen.wanted = wanted;
             return Some(need.here);
         }
-        let victim = self.make_room(slot, need);
+        let victim = self.kick_victim(slot, need);
         match victim {
-            Some(cpu) => self.expect(cpu, wanted),
-            None => self.want_from_others(wanted),
+            Some(cpu) => self.expect_switch(cpu, wanted),
+            None => self.defer_to_next_switch(wanted),
         }
         victim
     }
 
-    /// A task that was put into a CPU's queue without us, which nobody else serves.
+    /// Kicks for a task that the backend put into a CPU's own DSQ, which only that CPU serves.
     fn kick_bound(&mut self, slot: u32, cpu: u32, need: &mut Need) {
         let idle = self.cpus[cpu as usize].seen.current == Current::Idle;
         if !idle && self.gives_way(cpu, slot, need) && self.may_kick(cpu) {
@@ -178,7 +181,7 @@ impl<W: Observer> Machine<W> {
             && (seen.window != self.now >> WINDOW_BITS || seen.kicks < KICKS_PER_WINDOW)
     }
 
-    /// `kick`: interrupts a CPU, for a task if for one.
+    /// `kick`: kicks a CPU, and names the task for which it does so, if there is one.
     pub(super) fn interrupt(&mut self, cpu: u32, wakee: Option<u32>) {
         let (now, seen) = (self.now, &mut self.cpus[cpu as usize].seen);
         if seen.window != now >> WINDOW_BITS {
@@ -186,7 +189,7 @@ impl<W: Observer> Machine<W> {
         }
         seen.kicks += 1;
         seen.kicked = now;
-        let lost = wakee.is_some_and(|slot| self.kick_is_lost(slot));
+        let lost = wakee.is_some_and(|slot| self.injects_lost_kick(slot));
         let wakee = wakee.map(|slot| self.id(slot));
         self.emit(Event::Kicked { cpu, wakee });
         if !lost {
@@ -194,7 +197,7 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// Whether the occupant gives way to the task.
+    /// Whether the task may preempt the CPU's occupant.
     pub(super) fn gives_way(&self, cpu: u32, slot: u32, need: &mut Need) -> bool {
         let seen = &self.cpus[cpu as usize].seen;
         let occupant = self.rank_of(seen.current);
@@ -206,7 +209,7 @@ impl<W: Observer> Machine<W> {
         if need.lower_only {
             return occupant < tier;
         }
-        if need.overdue && seen.is_outlived(self.now) {
+        if need.overdue && seen.slice_expired(self.now) {
             return true;
         }
         if self.never_preempts(slot) || occupant > tier {
@@ -216,7 +219,7 @@ impl<W: Observer> Machine<W> {
             return true;
         }
         if tier != rank(Tier::Batch) {
-            if seen.slice == 0 || seen.is_outlived(self.now) {
+            if seen.slice == 0 || seen.slice_expired(self.now) {
                 return seen.slice > 0;
             }
             need.retry(seen.since + seen.slice);
@@ -230,9 +233,9 @@ impl<W: Observer> Machine<W> {
         false
     }
 
-    /// `find_victim`: of the CPUs that the task may use and whose occupant gives way, the one that
-    /// runs the lowest tier, of these one of low weight, of these the one on which we are, else the
-    /// one that has run longest.
+    /// `find_victim`: among the CPUs that the task may use and preempt, the one that runs the
+    /// lowest tier; among these, one with a low-weight occupant; among these, this CPU, else the
+    /// one with the longest-running occupant.
     fn find_victim(&self, slot: u32, need: &mut Need) -> Option<u32> {
         let (mask, cpus) = (self.tasks[slot as usize].mask, self.setup.shape.cpus);
         let mut best: Option<(u32, u64, u32)> = None;
@@ -250,7 +253,7 @@ impl<W: Observer> Machine<W> {
                 continue;
             }
             let ran = if step == 0 { u64::MAX } else { self.now - state.seen.since };
-            let rank = 2 * self.rank_of(state.seen.current) + u32::from(!state.seen.light);
+            let rank = 2 * self.rank_of(state.seen.current) + u32::from(!state.seen.low_weight);
             if best
                 .is_none_or(|(lowest, longest, _)| rank < lowest || rank == lowest && ran > longest)
             {
@@ -260,15 +263,15 @@ impl<W: Observer> Machine<W> {
         best.map(|(_, _, cpu)| cpu)
     }
 
-    /// Makes room for a task that waits in user space; says where.
-    pub(super) fn make_room(&mut self, slot: u32, need: &mut Need) -> Option<u32> {
+    /// `make_room`: kicks a victim for a task that waits; returns the CPU.
+    pub(super) fn kick_victim(&mut self, slot: u32, need: &mut Need) -> Option<u32> {
         let victim = self.find_victim(slot, need)?;
         self.counters.kicks += 1;
         self.interrupt(victim, Some(slot));
         Some(victim)
     }
 
-    /// Whether the waker's CPU is about to be free for the wakee.
+    /// Whether the waker will probably sleep soon, and so hand its CPU over to the wakee.
     fn is_handoff(&self, slot: u32, here: u32) -> bool {
         let seen = &self.cpus[here as usize].seen;
         self.settings.hand_off
@@ -277,7 +280,7 @@ impl<W: Observer> Machine<W> {
             && self.tasks[slot as usize].mask.holds(here)
     }
 
-    /// SCHED_IDLE and nice 19 interrupt nobody.
+    /// `SCHED_IDLE` and nice 19 never preempt.
     fn never_preempts(&self, slot: u32) -> bool {
         let task = &self.tasks[slot as usize];
         task.nice >= 19 || self.workload.groups[task.group as usize].idle_class
@@ -291,7 +294,7 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// Whether a task that woke up or lost its CPU at `since` is still without one.
+    /// The slot of a task that became runnable at `since`, if it still waits for a CPU.
     pub(super) fn still_waits(&self, pid: Pid, since: u64) -> Option<u32> {
         let slot = self.slot_of(pid)?;
         let task = &self.tasks[slot as usize];
@@ -300,7 +303,7 @@ impl<W: Observer> Machine<W> {
 
     // ---- Switches -----------------------------------------------------------------------------
 
-    /// `fp_switch`: the CPU has changed hands.
+    /// `fp_switch`: the CPU has switched.
     pub(super) fn fast_path_sees_switch(&mut self, cpu: u32) {
         let next = self.cpus[cpu as usize].current;
         let before = self.cpus[cpu as usize].seen.clone();
@@ -311,51 +314,52 @@ impl<W: Observer> Machine<W> {
             && self.tasks[slot as usize].pid == before.pid
         {
             let task = &mut self.tasks[slot as usize];
-            let asleep = matches!(task.place, Where::Timer | Where::Token);
+            let asleep = matches!(task.place, Where::Timer | Where::Blocked);
             task.handoffs = count_handoff(task.handoffs, asleep, before.woke, self.now);
         }
-        self.occupied(cpu, next);
+        self.record_occupant(cpu, next);
         if next == Current::Scheduler {
             self.cpus[cpu as usize].seen.wanted = None;
         } else {
-            self.check_missed(cpu);
+            self.check_lost_kick(cpu);
         }
         if next != Current::Scheduler && before.current != Current::Scheduler {
             self.kick_for_requeue(cpu, &before);
         }
         if before.current == Current::Scheduler {
-            self.serve_missed();
-            self.watch_left_overs(cpu);
+            self.repeat_lost_kicks();
+            self.watch_stranded(cpu);
         }
         if let Current::Task(slot) = next {
             self.watch_slice(slot, cpu);
         }
     }
 
-    /// Who has the CPU from now on.
-    fn occupied(&mut self, cpu: u32, next: Current) {
-        let mut occupied = Occupied { since: self.now, current: next, ..Occupied::default() };
+    /// Records the new occupant of the CPU.
+    fn record_occupant(&mut self, cpu: u32, next: Current) {
+        let mut record = CpuRecord { since: self.now, current: next, ..CpuRecord::default() };
         if let Current::Task(slot) = next {
             let task = &self.tasks[slot as usize];
-            occupied.pid = task.pid;
-            occupied.slice = u64::from(task.slice);
-            occupied.light = task.nice > 0 || self.workload.groups[task.group as usize].idle_class;
-            occupied.handoffs = task.handoffs;
+            record.pid = task.pid;
+            record.slice = u64::from(task.slice);
+            record.low_weight =
+                task.nice > 0 || self.workload.groups[task.group as usize].idle_class;
+            record.handoffs = task.handoffs;
         }
         let seen = &mut self.cpus[cpu as usize].seen;
-        let Occupied { kicked, window, kicks, wanted, retry_at, .. } = *seen;
-        *seen = Occupied { kicked, window, kicks, wanted, retry_at, ..occupied };
+        let CpuRecord { kicked, window, kicks, wanted, retry_at, .. } = *seen;
+        *seen = CpuRecord { kicked, window, kicks, wanted, retry_at, ..record };
     }
 
-    /// A task that gave way to a lower tier at the end of its slice gets the CPU back at once. One
-    /// of the highest tier that gave way to its own looks for another one. The CPU's next switch
-    /// looks after whoever finds none.
-    fn kick_for_requeue(&mut self, cpu: u32, before: &Occupied) {
+    /// A task that lost its CPU to a lower tier at the end of its slice kicks that CPU at once. A
+    /// LatCritical task that lost it to its own tier kicks another CPU. If neither finds one, the
+    /// CPU's next switch serves the task.
+    fn kick_for_requeue(&mut self, cpu: u32, before: &CpuRecord) {
         let Current::Task(slot) = before.current else { return };
         let task = &self.tasks[slot as usize];
-        let went_up = task.pid == before.pid && task.place == Where::Hands;
+        let is_queued = task.pid == before.pid && task.place == Where::Hands;
         let tier = task.tier();
-        if tier == Tier::Batch || !went_up || !self.kicks_are_on() {
+        if tier == Tier::Batch || !is_queued || !self.kicks_are_on() {
             return;
         }
         let wanted = Some((task.pid, self.now));
@@ -365,37 +369,37 @@ impl<W: Observer> Machine<W> {
             Some(cpu)
         } else if tier == Tier::LatCritical {
             let mut need = Need { here: cpu, spare_here: true, ..Need::default() };
-            self.make_room(slot, &mut need)
+            self.kick_victim(slot, &mut need)
         } else {
             None
         };
         if let Some(victim) = victim {
-            return self.expect(victim, wanted);
+            return self.expect_switch(victim, wanted);
         }
         let next = &mut self.cpus[cpu as usize].seen.wanted;
         *next = next.or(wanted);
     }
 
-    // ---- Kicks that come to nothing -----------------------------------------------------------
+    // ---- Lost kicks ---------------------------------------------------------------------------
 
-    /// The CPU on which the scheduler process runs.
+    /// The CPU on which the scheduler process runs, if it runs.
     fn scheduler_on(&self) -> Option<u32> {
         let runs = matches!(self.scheduler.stage, Stage::Starting | Stage::Deciding);
         runs.then_some(self.scheduler.cpu)
     }
 
-    /// The CPU was interrupted for a task. While the scheduler process runs elsewhere that may
-    /// change nothing.
-    fn expect(&mut self, cpu: u32, wanted: Option<(Pid, u64)>) {
+    /// The CPU was kicked for a task: its next switch should serve it. While the scheduler process
+    /// runs on another CPU, the kick may be lost.
+    fn expect_switch(&mut self, cpu: u32, wanted: Option<(Pid, u64)>) {
         self.cpus[cpu as usize].seen.wanted = wanted;
         if self.scheduler_on().is_some() {
-            self.note_missed(cpu);
+            self.note_lost_kick(cpu);
         }
     }
 
-    /// Who found nobody to interrupt is served by the CPU that the scheduler process leaves, or by
-    /// one that was interrupted already.
-    fn want_from_others(&mut self, wanted: Option<(Pid, u64)>) {
+    /// No CPU could be kicked for the task: serve it at the next switch of the CPU that the
+    /// scheduler process leaves, or of one that was kicked already.
+    fn defer_to_next_switch(&mut self, wanted: Option<(Pid, u64)>) {
         let cpus = SCAN.min(self.setup.shape.cpus);
         let is_kicked = |cpu: &u32| {
             let seen = &self.cpus[*cpu as usize].seen;
@@ -406,34 +410,34 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// The CPU has switched to somebody else than the scheduler process.
-    fn check_missed(&mut self, cpu: u32) {
+    /// The CPU has switched, but not to the scheduler process: its kick may have been lost.
+    fn check_lost_kick(&mut self, cpu: u32) {
         let seen = &self.cpus[cpu as usize].seen;
         let wanted = seen.wanted.is_some();
-        // A CPU that has nothing left looked for the process, which runs elsewhere.
+        // A CPU that goes idle has looked for the scheduler process, which runs elsewhere.
         if self.scheduler_on().is_some() && (wanted || seen.current == Current::Idle) {
-            self.note_missed(cpu);
+            self.note_lost_kick(cpu);
         } else if wanted {
-            self.serve(cpu);
+            self.repeat_kick(cpu);
         }
     }
 
-    fn note_missed(&mut self, cpu: u32) {
+    fn note_lost_kick(&mut self, cpu: u32) {
         if cpu < SCAN {
-            self.missed |= 1 << cpu;
+            self.lost_kicks |= 1 << cpu;
         }
     }
 
-    fn serve_missed(&mut self) {
-        let left = core::mem::take(&mut self.missed);
+    fn repeat_lost_kicks(&mut self) {
+        let left = core::mem::take(&mut self.lost_kicks);
         for cpu in (0..SCAN).filter(|cpu| left >> cpu & 1 == 1) {
-            self.serve(cpu);
+            self.repeat_kick(cpu);
         }
     }
 
-    /// Interrupts the CPU once more if it sleeps, or if its occupant is in the way of whom it was
-    /// interrupted for.
-    fn serve(&mut self, cpu: u32) {
+    /// Kicks the CPU again if it idles while work is pending, or if the task for which it was
+    /// kicked still waits and is more urgent than its occupant.
+    fn repeat_kick(&mut self, cpu: u32) {
         let seen = &mut self.cpus[cpu as usize].seen;
         let (wanted, occupant) = (seen.wanted.take(), seen.current);
         if occupant == Current::Idle {
@@ -446,7 +450,8 @@ impl<W: Observer> Machine<W> {
         }
         let Some((pid, woken)) = wanted else { return };
         let Some(slot) = self.still_waits(pid, woken) else { return };
-        // A round takes in all there is, so whoever woke up before the last one began is known.
+        // A round receives all messages, so the policy knows of a task that woke before the last
+        // round began.
         let received = self.scheduler.ran >= woken;
         if !received && self.rank_of(occupant) < rank(self.tasks[slot as usize].tier()) {
             self.interrupt(cpu, Some(slot));
@@ -455,7 +460,7 @@ impl<W: Observer> Machine<W> {
 
     // ---- Facts --------------------------------------------------------------------------------
 
-    /// What the policy is told of a task beyond its message.
+    /// The facts that the policy gets of a task in addition to its message.
     pub(super) fn facts(&self, pid: Pid) -> Option<Facts> {
         if !self.setup.fast_path {
             return None;
@@ -490,7 +495,8 @@ impl<W: Observer> Machine<W> {
     }
 }
 
-/// Once it has woken somebody, a task that sleeps soon has handed its CPU over; others have not.
+/// The new number of handoffs in a row: a task that sleeps soon after waking another task has
+/// handed its CPU over; one that runs on has not.
 fn count_handoff(before: u8, asleep: bool, woke: u64, now: u64) -> u8 {
     match woke {
         0 => before,

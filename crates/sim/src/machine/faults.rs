@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What goes wrong on purpose.
+//! Fault injection.
 
 use super::cpu::Prev;
 use super::state::{Current, Kick, Stage, Where};
@@ -9,18 +9,18 @@ use crate::observer::{Event, Fault, Left, Observer};
 use crate::topology::Mask;
 use pandemonium_engine::task::Pid;
 
-/// How often it is drawn whether something goes wrong that is not tied to an event.
+/// Period at which faults that belong to no particular event are drawn.
 const DRAW_EVERY: u64 = 1_000_000;
-/// Longest delay of a late round, longest stop, and longest absence in another class. Each is far
-/// below the watchdog's 5 s, so that what waits longer is the policy's fault.
+/// Longest delay of a late round, longest stop, and longest time in another class. Each is far
+/// below the watchdog's 5 s, so that a task that waits longer is the policy's fault.
 const LATE_MAX: u64 = 2_000_000;
 const STOP_MAX: u64 = 100_000_000;
 const AWAY_MAX: u64 = 50_000_000;
-/// Furthest that a clock goes ahead.
+/// Largest skew of a CPU's clock.
 const SKEW_MAX: u64 = 1_000_000;
 
-/// How likely each fault is, in parts of a million: for each message, decision, round or
-/// interrupt, or once a millisecond for those that are tied to none.
+/// The probability of each fault, in parts of a million: per message, decision, round or kick, or
+/// per millisecond for faults that belong to no such event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
     /// In the order of [`Fault::ALL`].
@@ -28,15 +28,15 @@ pub struct FaultPlan {
 }
 
 impl FaultPlan {
-    /// Nothing goes wrong.
+    /// No faults.
     pub const NONE: FaultPlan = FaultPlan { ppm: [0; Fault::ALL.len()] };
 
-    /// How likely one is.
+    /// The probability of a fault.
     pub const fn of(&self, fault: Fault) -> u32 {
         self.ppm[fault as usize]
     }
 
-    /// The same plan with another likelihood of one fault.
+    /// The same plan with another probability of one fault.
     pub const fn with(mut self, fault: Fault, ppm: u32) -> FaultPlan {
         self.ppm[fault as usize] = ppm;
         self
@@ -50,51 +50,51 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    fn strikes(&mut self, fault: Fault) -> bool {
+    fn draws_fault(&mut self, fault: Fault) -> bool {
         let ppm = if self.stormy { self.setup.faults.of(fault) } else { 0 };
         ppm > 0 && self.chance.chance(ppm)
     }
 
-    fn report(&mut self, fault: Fault, slot: Option<u32>) {
+    fn emit_fault(&mut self, fault: Fault, slot: Option<u32>) {
         let task = slot.map(|slot| self.id(slot));
         self.emit(Event::Faulted { fault, task });
     }
 
-    pub(super) fn ring_is_full_on_purpose(&mut self, slot: u32) -> bool {
-        let strikes = self.strikes(Fault::RingFull);
-        if strikes {
-            self.report(Fault::RingFull, Some(slot));
+    pub(super) fn injects_full_ring(&mut self, slot: u32) -> bool {
+        let injected = self.draws_fault(Fault::RingFull);
+        if injected {
+            self.emit_fault(Fault::RingFull, Some(slot));
         }
-        strikes
+        injected
     }
 
     pub(super) fn refuses_on_purpose(&mut self, pid: Pid) -> bool {
-        let strikes = self.strikes(Fault::Refusal);
-        if strikes {
+        let injected = self.draws_fault(Fault::Refusal);
+        if injected {
             let slot = self.slot_of(pid);
-            self.report(Fault::Refusal, slot);
+            self.emit_fault(Fault::Refusal, slot);
         }
-        strikes
+        injected
     }
 
-    pub(super) fn kick_is_lost(&mut self, slot: u32) -> bool {
-        let strikes = self.strikes(Fault::LostKick);
-        if strikes {
-            self.report(Fault::LostKick, Some(slot));
+    pub(super) fn injects_lost_kick(&mut self, slot: u32) -> bool {
+        let injected = self.draws_fault(Fault::LostKick);
+        if injected {
+            self.emit_fault(Fault::LostKick, Some(slot));
         }
-        strikes
+        injected
     }
 
-    /// How much longer a round takes than it should.
+    /// Extra time of the current round.
     pub(super) fn delay_on_purpose(&mut self) -> u64 {
-        if !self.strikes(Fault::LateScheduler) {
+        if !self.draws_fault(Fault::LateScheduler) {
             return 0;
         }
-        self.report(Fault::LateScheduler, None);
+        self.emit_fault(Fault::LateScheduler, None);
         self.chance.between(1, LATE_MAX)
     }
 
-    pub(super) fn something_goes_wrong(&mut self) {
+    pub(super) fn inject_faults(&mut self) {
         if !self.stormy {
             return;
         }
@@ -104,51 +104,51 @@ impl<W: Observer> Machine<W> {
                 fault,
                 Fault::RingFull | Fault::Refusal | Fault::LateScheduler | Fault::LostKick
             );
-            if !tied && self.strikes(fault) {
-                self.strike(fault);
+            if !tied && self.draws_fault(fault) {
+                self.inject(fault);
             }
         }
     }
 
-    fn strike(&mut self, fault: Fault) {
+    fn inject(&mut self, fault: Fault) {
         match fault {
             Fault::StoppedScheduler => {
                 let until = self.now + self.chance.between(1, STOP_MAX);
                 if self.is_loaded() && self.scheduler.stage != Stage::Frozen {
                     self.scheduler.freeze = Some(until);
-                    self.report(fault, None);
+                    self.emit_fault(fault, None);
                 }
             }
             Fault::ClockSkew => {
                 for cpu in 0..self.cpus.len() {
                     self.cpus[cpu].skew = self.chance.below(SKEW_MAX);
                 }
-                self.report(fault, None);
+                self.emit_fault(fault, None);
             }
-            Fault::Hotplug => self.plug(),
+            Fault::Hotplug => self.hotplug(),
             _ => {
-                if let Some(slot) = self.somebody() {
-                    self.strike_task(fault, slot);
+                if let Some(slot) = self.random_task() {
+                    self.inject_into_task(fault, slot);
                 }
             }
         }
     }
 
-    /// A task at random that is alive and that no other task depends on.
-    fn somebody(&mut self) -> Option<u32> {
+    /// A random task that is alive and on which no other task depends.
+    fn random_task(&mut self) -> Option<u32> {
         let tasks = self.tasks.len() as u64;
         for _ in 0..if tasks == 0 { 0 } else { 16 } {
             let slot = self.chance.below(tasks) as u32;
             let task = &self.tasks[slot as usize];
             let linked = self.workload.groups[task.group as usize].is_linked();
-            if task.place != Where::Nowhere && !linked {
+            if task.place != Where::Vacant && !linked {
                 return Some(slot);
             }
         }
         None
     }
 
-    fn strike_task(&mut self, fault: Fault, slot: u32) {
+    fn inject_into_task(&mut self, fault: Fault, slot: u32) {
         let place = self.tasks[slot as usize].place;
         match fault {
             Fault::TaskDeath | Fault::PidReuse => {
@@ -156,27 +156,27 @@ impl<W: Observer> Machine<W> {
                     let task = &self.tasks[slot as usize];
                     (u32::from(task.group), task.pid)
                 };
-                self.report(fault, Some(slot));
+                self.emit_fault(fault, Some(slot));
                 self.end(slot, false);
                 if fault == Fault::PidReuse && self.vacant.pop() == Some(slot) {
-                    self.bear(slot, group, 0, Some(pid), None);
+                    self.create_task(slot, group, 0, Some(pid), None);
                 }
             }
             Fault::StaleTicket if place == Where::Hands && self.is_loaded() => {
-                self.report(fault, Some(slot));
+                self.emit_fault(fault, Some(slot));
                 self.requeue(slot);
             }
             Fault::Affinity => {
-                self.report(fault, Some(slot));
+                self.emit_fault(fault, Some(slot));
                 let mask = self.random_mask();
                 self.confine(slot, mask);
             }
             Fault::ClassChange => {
-                self.report(fault, Some(slot));
+                self.emit_fault(fault, Some(slot));
                 self.leave_class(slot);
             }
             Fault::Renice => {
-                self.report(fault, Some(slot));
+                self.emit_fault(fault, Some(slot));
                 let nice = self.chance.between(0, 39) as i8 - 20;
                 self.task(slot).nice = nice;
                 if self.is_loaded() && place == Where::Hands {
@@ -192,8 +192,8 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// The kernel takes a waiting task out and queues it anew, as it does for every change of a
-    /// task's attributes.
+    /// The kernel dequeues a waiting task and queues it again, as for every change of a task's
+    /// attributes.
     fn requeue(&mut self, slot: u32) {
         self.withdraw(slot);
         self.task(slot).awake = 0;
@@ -204,7 +204,7 @@ impl<W: Observer> Machine<W> {
         let place = self.tasks[slot as usize].place;
         match place {
             Where::Cpu(cpu) => self.release(u32::from(cpu), slot, Left::Gone),
-            Where::Timer | Where::Token | Where::Nowhere => return,
+            Where::Timer | Where::Blocked | Where::Vacant => return,
             Where::Hands | Where::Queue(_) | Where::Shared => self.withdraw(slot),
         }
         let until = self.now + self.chance.between(1, AWAY_MAX);
@@ -215,7 +215,7 @@ impl<W: Observer> Machine<W> {
         self.event_queue.add(until, Plan::Timer { task: slot, generation });
     }
 
-    /// One CPU, a few neighbours, or all.
+    /// One CPU, some adjacent ones, or all.
     fn random_mask(&mut self) -> Mask {
         let cpus = self.setup.shape.cpus;
         let first = self.chance.below(u64::from(cpus)) as u32;
@@ -229,8 +229,8 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// `set_cpus_allowed`: a task that waits is queued anew, one that runs where it may not any
-    /// more loses its CPU.
+    /// `set_cpus_allowed`: a waiting task is queued again; a running task loses its CPU if the new
+    /// mask excludes it.
     pub(super) fn confine(&mut self, slot: u32, mask: Mask) {
         let mask = self.with_an_online_cpu(mask);
         let home = self.home_in(mask, u32::from(self.tasks[slot as usize].cpu));
@@ -264,29 +264,29 @@ impl<W: Observer> Machine<W> {
         self.emit(Event::Moved { task, mask });
     }
 
-    /// The mask, or all CPUs if none of it is online: the kernel does the same.
+    /// The mask, or all CPUs if none of its CPUs is online, as in the kernel.
     pub(super) fn with_an_online_cpu(&self, mask: Mask) -> Mask {
         let cpus = self.setup.shape.cpus;
         let usable = (0..cpus).any(|cpu| mask.holds(cpu) && self.cpus[cpu as usize].online);
         if usable { mask } else { Mask::all(cpus) }
     }
 
-    /// An online CPU of the mask, from `near` on.
+    /// An online CPU of the mask; the search starts at `near`.
     pub(super) fn home_in(&self, mask: Mask, near: u32) -> u32 {
         let cpus = self.setup.shape.cpus;
         let usable = |cpu: &u32| mask.holds(*cpu) && self.cpus[*cpu as usize].online;
         (0..cpus).map(|step| (near + step) % cpus).find(usable).unwrap_or(near)
     }
 
-    /// A CPU goes offline, or comes back; the scheduler is ended for it and loaded anew.
-    fn plug(&mut self) {
+    /// A CPU goes offline or online: the kernel ejects the scheduler, and it is loaded again.
+    fn hotplug(&mut self) {
         let cpus = self.setup.shape.cpus;
         let cpu = self.chance.below(u64::from(cpus)) as u32;
         let online = !self.cpus[cpu as usize].online;
         if !online && self.online == 1 || !self.is_loaded() {
             return;
         }
-        self.report(Fault::Hotplug, None);
+        self.emit_fault(Fault::Hotplug, None);
         self.unload();
         self.set_online(cpu, online);
         let back = self.now + self.setup.costs.reload.as_nanos();
@@ -312,7 +312,7 @@ impl<W: Observer> Machine<W> {
         }
         for slot in 0..self.tasks.len() as u32 {
             let task = &self.tasks[slot as usize];
-            if task.place == Where::Nowhere {
+            if task.place == Where::Vacant {
                 continue;
             }
             let (mask, home) = (task.mask, u32::from(task.cpu));

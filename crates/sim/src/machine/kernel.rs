@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The backend's half of the contract: what its BPF program does with tasks that wake up, wait,
-//! and are decided for.
+//! The backend's BPF program: what it does with tasks that wake up, wait, and are dispatched by the
+//! policy.
 
 use super::cpu::{Next, Prev};
 use super::state::{Current, Down, Kick, Stage, Where};
@@ -11,20 +11,21 @@ use crate::topology::Mask;
 use crate::workload::weight_of_nice;
 use pandemonium_engine::task::{ENQ_WAKEUP, RawArrival};
 
-/// What a wake-up says about itself.
+/// A wakeup's properties.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wake {
-    /// The CPU on which it happens, if on one.
+    /// The waker's CPU, if there is one.
     pub by: Option<u32>,
-    /// Whether the waker is about to sleep.
+    /// Whether the waker is about to sleep (`WF_SYNC`).
     pub sync: bool,
-    /// Whether the task slept before: a new one did not.
+    /// Whether the wakee slept: a new task did not.
     pub slept: bool,
 }
 
 impl<W: Observer> Machine<W> {
-    /// `ops.dispatch`: a free CPU takes some decisions from the ring, then runs the scheduler
-    /// process if anything is pending, else its own queue, else the shared one.
+    /// `ops.dispatch`: the CPU takes some decisions from the ring. Then it runs the scheduler
+    /// process if anything is pending, else the first task of its own DSQ, else of the shared
+    /// DSQ.
     pub(super) fn dispatch(&mut self, cpu: u32, prev: Prev) -> Next {
         let drained = self.down.len().min(DRAIN);
         for _ in 0..drained {
@@ -61,25 +62,25 @@ impl<W: Observer> Machine<W> {
         queue.iter().find(fits).map(|&key| (key, key.2))
     }
 
-    /// Whether the scheduler process has something to do.
+    /// Whether the scheduler process has work.
     fn is_pending(&mut self) -> bool {
         core::mem::take(&mut self.scheduler.needed)
             || self.scheduler.pending > 0
             || !self.up.is_empty()
     }
 
-    /// `dispatch_task`: puts the task of a decision into the queue that the decision names.
+    /// `dispatch_task`: puts the task of a decision into the DSQ that the decision names.
     fn apply(&mut self, down: Down) {
         let Some(slot) = self.slot_of(down.dispatch.pid) else {
             return self.emit(Event::Void(down.dispatch));
         };
         let task = &self.tasks[slot as usize];
-        let (mask, home, in_hands) = (task.mask, u32::from(task.cpu), task.place == Where::Hands);
+        let (mask, home, is_queued) = (task.mask, u32::from(task.cpu), task.place == Where::Hands);
         let outdated = u64::from(task.tickets) > down.dispatch.ticket.0;
         let (slice, vtime) = (down.dispatch.slice.as_nanos(), down.dispatch.vtime.as_raw());
         let Some(cpu) = down.cpu else {
-            // Without a CPU the ticket is not asked for.
-            if in_hands {
+            // The backend does not check the ticket of a decision without a CPU.
+            if is_queued {
                 self.insert(slot, None, slice, vtime);
             } else {
                 self.emit(Event::Void(down.dispatch));
@@ -88,7 +89,7 @@ impl<W: Observer> Machine<W> {
         };
         let target = if mask.holds(cpu) { cpu } else { home };
         self.counters.bounced += u64::from(target != cpu);
-        if outdated || !in_hands {
+        if outdated || !is_queued {
             self.counters.cancelled += u64::from(outdated);
             return self.emit(Event::Void(down.dispatch));
         }
@@ -96,7 +97,7 @@ impl<W: Observer> Machine<W> {
         self.kick_cpu(target, Kick::Idle);
     }
 
-    /// `kick_task_cpu`: wakes the CPU that the task ran on, or another idle one if it may not.
+    /// `kick_task_cpu`: kicks the task's last CPU, and an idle one if that is outside the mask.
     fn kick_home(&mut self, mask: Mask, home: u32) {
         self.kick_cpu(home, Kick::Idle);
         if !mask.holds(home)
@@ -107,7 +108,7 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// Puts a task into a queue of the kernel: that of a CPU, or the shared one.
+    /// Puts a task into a DSQ: that of a CPU, or the shared one.
     pub(super) fn insert(&mut self, slot: u32, cpu: Option<u32>, slice: u64, vtime: u64) {
         self.order += 1;
         let order = self.order;
@@ -127,7 +128,7 @@ impl<W: Observer> Machine<W> {
         queue.insert((vtime, order, slot));
     }
 
-    /// Takes a waiting task out of whatever holds it.
+    /// Dequeues a waiting task from wherever it waits.
     pub(super) fn withdraw(&mut self, slot: u32) {
         let task = &self.tasks[slot as usize];
         let key = (task.vtime, task.order, slot);
@@ -140,12 +141,12 @@ impl<W: Observer> Machine<W> {
         self.emit(Event::Withdrawn { task });
     }
 
-    /// `can_direct_dispatch`: nobody may be overtaken.
+    /// `can_direct_dispatch`: only if the task overtakes no queued one.
     fn is_free(&self, cpu: u32) -> bool {
         self.shared.is_empty() && self.queues[cpu as usize].is_empty()
     }
 
-    /// A task wants a CPU: `try_to_wake_up`, with the backend's `select_cpu` and `enqueue`.
+    /// A task becomes runnable: `try_to_wake_up`, with the backend's `select_cpu` and `enqueue`.
     pub(super) fn wake(&mut self, slot: u32, how: Wake) {
         let now = self.now;
         let task = self.task(slot);
@@ -171,7 +172,7 @@ impl<W: Observer> Machine<W> {
         self.fast_path_sees_wakeup(slot, how);
     }
 
-    /// `rustland_select_cpu`: an idle CPU, and whether the task was placed there at once.
+    /// `rustland_select_cpu`: the CPU, and whether the task was dispatched there directly.
     fn select_cpu(&mut self, slot: u32, how: Wake) -> (u32, bool) {
         let task = &self.tasks[slot as usize];
         let (mask, mut home) = (task.mask, u32::from(task.cpu));
@@ -200,8 +201,8 @@ impl<W: Observer> Machine<W> {
         self.emit(Event::Direct { task, cpu });
     }
 
-    /// `rustland_enqueue` for a wake-up that `select_cpu` was not asked about: a task that may use
-    /// one CPU only. Whether it was placed.
+    /// `rustland_enqueue` for a wakeup without `select_cpu`: the task is bound to one CPU. Returns
+    /// whether it was dispatched directly.
     fn enqueue_unselected(&mut self, slot: u32) -> bool {
         let task = &self.tasks[slot as usize];
         let cpu = u32::from(task.cpu);
@@ -218,7 +219,7 @@ impl<W: Observer> Machine<W> {
         false
     }
 
-    /// `rustland_enqueue` for a task that lost its CPU and still wants one.
+    /// `rustland_enqueue` for a task that lost its CPU and is still runnable.
     pub(super) fn enqueue_requeued(&mut self, slot: u32) {
         let task = &self.tasks[slot as usize];
         if !self.is_loaded() {
@@ -233,7 +234,7 @@ impl<W: Observer> Machine<W> {
 
     /// `queue_task_to_userspace`.
     pub(super) fn queue_up(&mut self, slot: u32, flags: u64) {
-        if self.up.len() >= RING || self.ring_is_full_on_purpose(slot) {
+        if self.up.len() >= RING || self.injects_full_ring(slot) {
             self.counters.congested += 1;
             self.counters.direct += 1;
             let (slice, vtime) =
@@ -267,7 +268,7 @@ impl<W: Observer> Machine<W> {
         self.emit(Event::Queued { task, ticket });
     }
 
-    /// `pick_idle_cpu`: the idle CPU nearest to `home`, which is not idle any more from now on.
+    /// `pick_idle_cpu`: the idle CPU nearest to `home`, which loses its idle mark.
     pub(super) fn pick_idle(
         &mut self,
         mask: Mask,
@@ -308,7 +309,7 @@ impl<W: Observer> Machine<W> {
         self.setup.shape.core_of(cpu).all(|other| self.idle.holds(other))
     }
 
-    /// Whole cores first, then threads; each near first.
+    /// Idle cores first, then idle threads; each time the nearest one.
     fn nearest_idle(&self, mask: Mask, home: u32) -> Option<u32> {
         let shape = &self.setup.shape;
         let fits = |cpu: u32| mask.holds(cpu);
@@ -330,7 +331,7 @@ impl<W: Observer> Machine<W> {
         None
     }
 
-    /// While we are not loaded the kernel schedules in the order of arrival.
+    /// While no scheduler is loaded, the modelled kernel runs tasks in the order of arrival.
     pub(super) fn queue_without_us(&mut self, slot: u32) {
         let slice = self.setup.costs.tick.as_nanos();
         let vtime = self.now;
@@ -345,7 +346,7 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// Whether our scheduler is there.
+    /// Whether the scheduler is loaded.
     pub(super) fn is_loaded(&self) -> bool {
         self.scheduler.stage != Stage::Unloaded
     }

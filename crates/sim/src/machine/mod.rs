@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The simulated machine: CPUs, tasks, the backend's half of the contract, the fast path, and the
-//! scheduler process, which needs a CPU like everybody else.
+//! The simulated machine: CPUs, tasks, the backend's BPF program, the fast path, and the scheduler
+//! process, which needs a CPU like any task.
 //!
-//! What each part does is what `main.bpf.c` of the backend, `fast_path.bpf.c` and the kernel's
-//! `ext.c` do; docs/simulator.md says what is left out.
+//! The parts model `main.bpf.c` of the backend, `fast_path.bpf.c` and the kernel's `ext.c`.
+//! docs/simulator.md lists what is left out.
 
 mod cpu;
 mod fast_path;
@@ -27,61 +27,60 @@ use super::workload::Workload;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use fast_path::Settings;
-use pandemonium_engine::knobs::Knobs;
 use pandemonium_engine::task::{Arrival, Pid};
 use pandemonium_engine::time::{Span, Stamp};
-use pandemonium_engine::{MachineView, Policy};
-use state::{Cpu, Current, Down, Kick, Occupied, Queue, Scheduler, Stage, Task, Where};
+use pandemonium_engine::{KernelRules, MachineView, Policy};
+use state::{Cpu, CpuRecord, Current, Down, Kick, Queue, Scheduler, Stage, Task, Where};
 use watch::Watch;
 
-/// Messages that fit into a ring; `MAX_ENQUEUED_TASKS` of the backend.
+/// Messages that a ring can hold: `MAX_ENQUEUED_TASKS` of the backend.
 const RING: usize = 4096;
-/// Decisions that one dispatch call takes; `GUARD_DRAIN` of src/bpf/backend_guard.h.
+/// Decisions that one dispatch call takes from the ring: `GUARD_DRAIN` of src/bpf/backend_guard.h.
 const DRAIN: usize = 8;
-/// Where simulated time begins: far from zero, as the clock of a machine that has been up.
+/// Where simulated time begins: far from zero, like the clock of a machine that is up for a while.
 pub const START: Stamp = Stamp::from_nanos(EPOCH);
 const EPOCH: u64 = 1 << 40;
-/// The backend's timer: `USERSCHED_TIMER_NS`.
+/// Period of the backend's timer: `USERSCHED_TIMER_NS`.
 const HEARTBEAT: u64 = 1_000_000_000;
-/// The kernel ends a scheduler that leaves a task waiting for so long: the backend's `timeout_ms`.
+/// The kernel ejects a scheduler if a task waits longer than this: the backend's `timeout_ms`.
 const WATCHDOG: u64 = 5_000_000_000;
-/// The first pid that a simulated task gets.
+/// The lowest pid of a simulated task.
 const PID_FIRST: i32 = 1000;
 const NO_SLOT: u32 = u32::MAX;
 
-/// What things cost, in simulated time.
+/// The cost of each operation, in simulated time.
 ///
-/// The defaults are measured in the lab's exact time, one instruction a nanosecond, where a wake-up
+/// The defaults were measured in the lab's exact time, one instruction per nanosecond: a wakeup
 /// through user space took 13 us, 8 us of it in the scheduler process (docs/simulator.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// From one tick to the next: 4 ms with HZ=250.
+    /// Tick period: 4 ms with HZ=250.
     pub tick: Span,
-    /// The CPUs take their ticks within so long of each other. How long matters: all that lose
-    /// their task at the same moment find the scheduler process busy (docs/simulator.md).
+    /// Each CPU's tick is late by up to this. The spread matters: CPUs that end their slices at the
+    /// same moment all find the scheduler process busy (docs/simulator.md).
     pub tick_spread: Span,
-    /// From one task to another on a CPU.
+    /// A context switch.
     pub switch: Span,
-    /// Until an interrupt has reached another CPU.
+    /// From sending a kick until it reaches the CPU.
     pub interrupt: Span,
-    /// Until an idle CPU is awake, on top of the interrupt.
+    /// An idle CPU's wakeup, in addition to the interrupt.
     pub idle_exit: Span,
-    /// What a wake-up costs the waker.
+    /// The waker's CPU time for a wakeup.
     pub wake: Span,
-    /// A round of the scheduler process that does nothing, its system call included.
+    /// An empty round of the scheduler process, including its system call.
     pub round: Span,
-    /// To take in one message.
+    /// Receiving one message.
     pub arrival: Span,
-    /// To make one decision and send it.
+    /// Making one decision and sending it.
     pub decision: Span,
-    /// A system call that asks for an idle CPU or for an interrupt.
+    /// A system call that picks an idle CPU or kicks a CPU.
     pub call: Span,
-    /// Work that a task has more after it has moved to another second-level cache, last-level
-    /// cache, or memory node.
+    /// Extra work after a migration to another second-level cache, last-level cache, or NUMA node:
+    /// its data is not in the caches.
     pub moved: [Span; 3],
-    /// Speed that a thread keeps while its core's other thread is busy, in percent.
+    /// A thread's speed while a sibling is busy, in percent.
     pub smt_percent: u32,
-    /// How long the machine does without us while CPUs come or go.
+    /// How long the scheduler is unloaded after CPU hotplug.
     pub reload: Span,
 }
 
@@ -105,7 +104,7 @@ impl Default for Costs {
     }
 }
 
-/// A machine and how it is set up.
+/// A machine and its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// Its CPUs.
@@ -114,20 +113,20 @@ pub struct Setup {
     pub costs: Costs,
     /// Whether the fast path is loaded.
     pub fast_path: bool,
-    /// Whether wake-ups that find an idle CPU are placed by the kernel half.
+    /// Whether the backend dispatches a wakee to an idle CPU without asking the policy.
     pub builtin_idle: bool,
-    /// Slice of tasks that the kernel half places by itself.
+    /// Slice of tasks that the backend dispatches without asking the policy.
     pub kernel_slice: Span,
-    /// Whether the policy is told of tasks that end.
+    /// Whether the policy is told when a task exits.
     pub tells_exits: bool,
-    /// From which all chance follows.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// What goes wrong on purpose.
+    /// The faults to inject.
     pub faults: FaultPlan,
 }
 
 impl Setup {
-    /// A machine as the driver sets it up by default, with nothing going wrong.
+    /// A machine as the driver configures it by default, without faults.
     pub fn new(shape: Shape, seed: u64) -> Setup {
         Setup {
             shape: shape.sane(),
@@ -142,14 +141,14 @@ impl Setup {
     }
 }
 
-/// The machine. It runs a workload and shows what happens to its observer.
+/// The machine. It runs a workload and reports events to its observer.
 pub struct Machine<W> {
     now: u64,
     setup: Setup,
     workload: Workload,
     event_queue: EventQueue,
     tasks: Vec<Task>,
-    /// Slots that were used and are empty again.
+    /// Slots of exited tasks, free for new ones.
     vacant: Vec<u32>,
     /// Slot by pid.
     by_pid: Vec<u32>,
@@ -161,7 +160,7 @@ pub struct Machine<W> {
     order: u64,
     up: VecDeque<Arrival>,
     down: VecDeque<Down>,
-    /// What the present round sends, and whom it interrupts.
+    /// Decisions and kicks of the current round; they take effect when it ends.
     staged: Vec<Down>,
     staged_kicks: Vec<u32>,
     idle: Cpus,
@@ -169,31 +168,33 @@ pub struct Machine<W> {
     running: u32,
     view: MachineView,
     scheduler: Scheduler,
-    /// What the fast path is told, its timers, and the CPUs that were interrupted in vain.
+    /// The fast path's settings.
     settings: Settings,
+    /// The fast path's timers, by CPU.
     watches: Vec<Watch>,
-    missed: u64,
-    /// For whom the policy decided, of those above Batch, since the process left a CPU.
+    /// Mask of the CPUs with a kick that may be lost.
+    lost_kicks: u64,
+    /// Tasks above Batch that the policy dispatched since the process last left a CPU.
     decided: Vec<Pid>,
-    /// Tasks of whose end the policy has to be told.
+    /// Exited tasks that the policy has not been told of.
     gone: Vec<Pid>,
-    /// When the measured times of a row began that have not ended, by the slot of its first task.
+    /// Start times of a row's open measurements, by the slot of its first task.
     marks: BTreeMap<u32, VecDeque<u64>>,
     counters: KernelCounters,
     chance: Random,
-    /// Births so far of each group, which give each task a chance of its own.
-    births: Vec<u32>,
-    /// Tasks of each group that were forked and live.
+    /// Tasks created so far in each group: the number seeds a task's random generator.
+    created: Vec<u32>,
+    /// Forked tasks of each group that are alive.
     children: Vec<u32>,
-    /// Who is told of the end of a task that was forked, by slot.
+    /// The parent of each forked task, by slot: the exit wakes it.
     parents: BTreeMap<u32, Pid>,
-    /// Whether things may still go wrong on purpose.
+    /// Whether faults are still injected.
     stormy: bool,
     observer: W,
 }
 
 impl<W: Observer> Machine<W> {
-    /// A machine at rest that is about to run `workload`.
+    /// An idle machine, ready to run `workload`.
     pub fn new(setup: Setup, workload: Workload, observer: W) -> Self {
         let cpus = setup.shape.cpus;
         let room = workload.tasks().max(1) as usize;
@@ -219,13 +220,13 @@ impl<W: Observer> Machine<W> {
             scheduler: Scheduler::new(),
             settings: Settings::NONE,
             watches: alloc::vec![Watch::default(); cpus as usize],
-            missed: 0,
+            lost_kicks: 0,
             decided: Vec::new(),
             gone: Vec::new(),
             marks: BTreeMap::new(),
             counters: KernelCounters::default(),
             chance: Random::derive(setup.seed, u64::MAX),
-            births: alloc::vec![0; workload.groups.len()],
+            created: alloc::vec![0; workload.groups.len()],
             children: alloc::vec![0; workload.groups.len()],
             parents: BTreeMap::new(),
             stormy: setup.faults != FaultPlan::NONE,
@@ -234,7 +235,7 @@ impl<W: Observer> Machine<W> {
             observer,
         };
         (0..cpus).for_each(|cpu| machine.idle.insert(cpu));
-        machine.tune(&Knobs::default());
+        machine.obey(&KernelRules::default());
         machine.plan_the_workload();
         machine
     }
@@ -244,18 +245,18 @@ impl<W: Observer> Machine<W> {
             let group = group as u32;
             if of.rows > 0 && !of.forked {
                 let at = EPOCH + of.start.as_nanos();
-                self.event_queue.add(at, Plan::Birth { group, row: 0 });
+                self.event_queue.add(at, Plan::StartRow { group, row: 0 });
             }
             if let Some(stop) = of.stop {
-                self.event_queue.add(EPOCH + stop.as_nanos(), Plan::Death { group });
+                self.event_queue.add(EPOCH + stop.as_nanos(), Plan::StopGroup { group });
             }
         }
         self.event_queue.add(EPOCH + HEARTBEAT, Plan::Heartbeat);
         self.plan_faults();
     }
 
-    /// Runs until `end` after the start, with `policy`. `renew` makes the policy with which a
-    /// scheduler begins that is loaded anew.
+    /// Runs until `end` after the start, with `policy`. `renew` makes the policy of a scheduler
+    /// that is loaded again.
     pub fn run<Q: Policy>(&mut self, end: Span, policy: &mut Q, renew: &mut dyn FnMut() -> Q) {
         let end = EPOCH + end.as_nanos();
         while let Some((at, plan)) = self.event_queue.pop_until(end) {
@@ -265,12 +266,12 @@ impl<W: Observer> Machine<W> {
                 Plan::Timer { task, generation } => self.timer(task, generation),
                 Plan::Cpu { cpu, generation } => self.cpu_is_due(cpu, generation),
                 Plan::Kick { cpu } => self.kick_arrives(cpu),
-                Plan::Patrol { cpu } => self.patrol(cpu),
+                Plan::WatchTimer { cpu } => self.watch_timer(cpu),
                 Plan::Round => self.round_is_due(policy),
                 Plan::Heartbeat => self.heartbeat(),
-                Plan::Birth { group, row } => self.birth(group, row),
-                Plan::Death { group } => self.end_group(group),
-                Plan::Fault => self.something_goes_wrong(),
+                Plan::StartRow { group, row } => self.start_row(group, row),
+                Plan::StopGroup { group } => self.end_group(group),
+                Plan::Fault => self.inject_faults(),
                 Plan::Thaw => self.thaw(),
                 Plan::Reload => self.reload(policy, renew),
             }
@@ -279,12 +280,12 @@ impl<W: Observer> Machine<W> {
         (0..self.setup.shape.cpus).for_each(|cpu| self.settle(cpu));
     }
 
-    /// The settings that the policy was given, as far as they concern the fast path.
-    pub fn tune(&mut self, knobs: &Knobs) {
-        self.settings.take_up(knobs);
+    /// Gives the fast path the policy's rules for it.
+    pub fn obey(&mut self, rules: &KernelRules) {
+        self.settings.apply_rules(rules);
     }
 
-    /// From now on nothing goes wrong on purpose: what is broken is mended.
+    /// Stops fault injection and ends all faults that last.
     pub fn calm(&mut self) {
         self.stormy = false;
         self.cpus.iter_mut().for_each(|cpu| cpu.skew = 0);
@@ -293,33 +294,33 @@ impl<W: Observer> Machine<W> {
         self.emit(Event::Calm);
     }
 
-    /// How long it has run.
+    /// Simulated time since the start.
     pub fn elapsed(&self) -> Span {
         Span::from_nanos(self.now - EPOCH)
     }
 
-    /// What the kernel half has counted.
+    /// The counters of the backend and the fast path.
     pub fn counters(&self) -> &KernelCounters {
         &self.counters
     }
 
-    /// Tasks that are alive.
+    /// Number of tasks that are alive.
     pub fn nr_tasks(&self) -> usize {
-        self.tasks.iter().filter(|task| task.place != Where::Nowhere).count()
+        self.tasks.iter().filter(|task| task.place != Where::Vacant).count()
     }
 
-    /// What it runs.
+    /// The workload that it runs.
     pub fn workload(&self) -> &Workload {
         &self.workload
     }
 
-    /// Who watches it.
+    /// The observer.
     pub fn observer(&mut self) -> &mut W {
         &mut self.observer
     }
 
-    /// Who watched it.
-    pub fn into_witness(self) -> W {
+    /// Ends the machine and returns its observer.
+    pub fn into_observer(self) -> W {
         self.observer
     }
 
@@ -343,7 +344,7 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// The slot of the task that has this pid.
+    /// The slot of the task with this pid.
     fn slot_of(&self, pid: Pid) -> Option<u32> {
         let slot = *self.by_pid.get(pid.as_raw() as usize)?;
         (slot != NO_SLOT).then_some(slot)
@@ -359,7 +360,7 @@ impl Cpu {
             works_from: 0,
             speed,
             kick: Kick::None,
-            seen: Occupied::default(),
+            seen: CpuRecord::default(),
             online: true,
             skew: 0,
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What tasks do: they are born, follow their program, and end.
+//! The life of tasks: they start, run their program, and exit.
 
 use super::cpu::Prev;
 use super::kernel::Wake;
@@ -14,40 +14,40 @@ use alloc::collections::VecDeque;
 use pandemonium_engine::task::Pid;
 use pandemonium_engine::time::Span;
 
-/// Steps that a task may make without using the CPU or sleeping; a program of nothing else would
-/// never end.
+/// Steps that a task may take without working or sleeping: a program without either would loop
+/// forever.
 const STEPS_MAX: u32 = 64;
 
 impl<W: Observer> Machine<W> {
-    /// A row of a group begins, and the next one is planned.
-    pub(super) fn birth(&mut self, group: u32, row: u32) {
+    /// Starts a row of a group, and queues the start of the next one.
+    pub(super) fn start_row(&mut self, group: u32, row: u32) {
         let of = &self.workload.groups[group as usize];
         let (seats, spread, rows) = (of.row, of.spread.as_nanos(), of.rows);
         if row + 1 < rows {
-            self.event_queue.add(self.now + spread, Plan::Birth { group, row: row + 1 });
+            self.event_queue.add(self.now + spread, Plan::StartRow { group, row: row + 1 });
         }
-        // The last of a row first: whoever waits to be woken is there when he is.
+        // The last task of a row first, so that each wakee exists before its waker runs.
         let first = self.slots_for(seats);
         for seat in (0..seats).rev() {
-            self.bear(first + seat, group, seat, None, None);
+            self.create_task(first + seat, group, seat, None, None);
         }
     }
 
-    /// Neighbouring slots for a row.
+    /// Adjacent slots for a row.
     fn slots_for(&mut self, seats: u32) -> u32 {
         if let (1, Some(slot)) = (seats, self.vacant.pop()) {
             return slot;
         }
         let first = self.tasks.len() as u32;
         for slot in first..first + seats {
-            self.tasks.push(Task::nobody(slot));
+            self.tasks.push(Task::vacant(slot));
         }
         first
     }
 
-    /// A task begins its life in `slot`; with `pid` it gets that one, which must be free. `by` is
-    /// the CPU of its parent, if that lives.
-    pub(super) fn bear(
+    /// Creates a task in `slot`, with `pid` if given, which must be free. `by` is its parent's CPU,
+    /// if it has a parent.
+    pub(super) fn create_task(
         &mut self,
         slot: u32,
         group: u32,
@@ -59,8 +59,8 @@ impl<W: Observer> Machine<W> {
         let pid = pid.or_else(|| self.free_pid());
         let Some(pid) = pid else { return };
         self.by_pid[pid.as_raw() as usize] = slot;
-        let index = self.births[group as usize];
-        self.births[group as usize] += 1;
+        let index = self.created[group as usize];
+        self.created[group as usize] += 1;
         let of = &self.workload.groups[group as usize];
         let mask = match of.place {
             Place::Anywhere => Mask::all(cpus),
@@ -71,7 +71,7 @@ impl<W: Observer> Machine<W> {
         let mask = self.with_an_online_cpu(mask);
         let near = by.unwrap_or((mask.first().unwrap_or(0) + index) % cpus);
         let home = self.home_in(mask, near);
-        // By number of fork, so that the same tasks are born under every policy.
+        // Seeded by the task's number in its group, so that its draws do not depend on the policy.
         let random = Random::derive(self.setup.seed, u64::from(group) << 32 | u64::from(index));
         let generation = self.tasks[slot as usize].generation + 1;
         self.tasks[slot as usize] = Task {
@@ -85,11 +85,11 @@ impl<W: Observer> Machine<W> {
             cpu: home as u16,
             ran_on: home as u16,
             nice,
-            ..Task::nobody(slot)
+            ..Task::vacant(slot)
         };
         let task = self.id(slot);
         self.emit(Event::Born { task, comm, weight: weight_of_nice(nice), mask });
-        // A program that begins with sleep does so at once, and is not seen before it wakes up.
+        // If the program starts with sleep, the task becomes runnable only after that sleep.
         if self.first_sleep(slot) {
             return;
         }
@@ -108,7 +108,7 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// A child of the running task is born, in the next group.
+    /// The running task forks a child, which belongs to the next group.
     fn fork(&mut self, parent: u32, cpu: Option<u32>) {
         let of = &self.tasks[parent as usize];
         let (group, pid) = (u32::from(of.group) + 1, of.pid);
@@ -119,24 +119,24 @@ impl<W: Observer> Machine<W> {
         let slot = self.slots_for(1);
         self.children[group as usize] += 1;
         self.parents.insert(slot, pid);
-        // What is measured since the parent began to fork ends in the child.
+        // The child's `Step::End` ends the measurement that the parent started.
         let head = self.head(parent);
         if let Some(begun) = self.marks.get_mut(&head).and_then(VecDeque::pop_front) {
             self.marks.insert(slot, VecDeque::from([begun]));
         }
-        self.bear(slot, group, 0, None, cpu);
+        self.create_task(slot, group, 0, None, cpu);
     }
 
-    /// A forked task has ended: its parent may wait for that.
+    /// Wakes the parent of a forked task that has exited, if the parent waits for it.
     fn tell_parent(&mut self, slot: u32, group: u32, by: Option<u32>) {
         let Some(parent) = self.parents.remove(&slot) else { return };
         self.children[group as usize] -= 1;
         let Some(parent) = self.slot_of(parent) else { return };
-        if self.tasks[parent as usize].place == Where::Token {
+        if self.tasks[parent as usize].place == Where::Blocked {
             self.wake(parent, Wake { by, sync: false, slept: true });
         } else {
-            let tokens = &mut self.task(parent).tokens;
-            *tokens = tokens.saturating_add(1);
+            let pending_wakes = &mut self.task(parent).pending_wakes;
+            *pending_wakes = pending_wakes.saturating_add(1);
         }
     }
 
@@ -154,7 +154,7 @@ impl<W: Observer> Machine<W> {
         None
     }
 
-    /// The running task on `cpu` has done its work and goes on in its program.
+    /// The running task on `cpu` has finished its work and continues its program.
     pub(super) fn advance(&mut self, cpu: u32, slot: u32) {
         if let Some(left) = self.next_steps(slot, Some(cpu)) {
             if left == Left::Slept {
@@ -164,7 +164,7 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// Follows the program until it works, sleeps or ends. `Some` if it does not go on running.
+    /// Runs the program until the task works, sleeps or exits. `Some` if it leaves its CPU.
     fn next_steps(&mut self, slot: u32, cpu: Option<u32>) -> Option<Left> {
         for _ in 0..STEPS_MAX {
             let task = &mut self.tasks[slot as usize];
@@ -186,8 +186,8 @@ impl<W: Observer> Machine<W> {
                         return Some(self.sleep_until(slot, cpu, until));
                     }
                 }
-                Step::Wait if task.tokens > 0 => task.tokens -= 1,
-                Step::Wait => return Some(self.sleep(slot, cpu, Where::Token)),
+                Step::Wait if task.pending_wakes > 0 => task.pending_wakes -= 1,
+                Step::Wait => return Some(self.sleep(slot, cpu, Where::Blocked)),
                 Step::Wake { offset, sync } => {
                     self.wake_neighbour(slot, offset, cpu, sync);
                     self.task(slot).left += self.setup.costs.wake.as_nanos();
@@ -202,17 +202,18 @@ impl<W: Observer> Machine<W> {
                 }
             }
         }
-        // A program that neither works nor sleeps is made to do a little.
+        // A program that neither works nor sleeps gets some work, so that time passes.
         self.task(slot).left += 1_000;
         None
     }
 
-    /// The first task of the row.
+    /// The slot of the row's first task.
     fn head(&self, slot: u32) -> u32 {
         slot - u32::from(self.tasks[slot as usize].seat)
     }
 
-    /// What is measured begins with the period, however late the task comes; without one, now.
+    /// Starts a measurement: at the period's start, however late the task runs, or now if its
+    /// group has no period.
     fn begin(&mut self, slot: u32) {
         let task = &self.tasks[slot as usize];
         let periodic = self.workload.groups[task.group as usize].period > Span::ZERO;
@@ -221,9 +222,9 @@ impl<W: Observer> Machine<W> {
         self.marks.entry(head).or_default().push_back(begins);
     }
 
-    /// When to sleep until, if the next period has not begun yet. One that was missed altogether
-    /// is skipped. Who has a deadline goes on with the next whole period after a late one: a frame
-    /// that nobody would see is not drawn.
+    /// The start of the next period, or `None` if it has begun already. A period that was missed
+    /// altogether is skipped. A task with a deadline continues with the next whole period after a
+    /// late one, like a game that does not draw a frame which cannot be shown.
     fn next_period(&mut self, slot: u32) -> Option<u64> {
         let task = &mut self.tasks[slot as usize];
         let of = &self.workload.groups[task.group as usize];
@@ -270,10 +271,10 @@ impl<W: Observer> Machine<W> {
         if task.group != group {
             return;
         }
-        if task.place == Where::Token {
+        if task.place == Where::Blocked {
             self.wake(target, Wake { by, sync, slept: true });
         } else {
-            task.tokens = task.tokens.saturating_add(1);
+            task.pending_wakes = task.pending_wakes.saturating_add(1);
         }
     }
 
@@ -286,19 +287,19 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// A task ends, wherever it is. With `again` another may be born in its place.
+    /// A task exits, in whatever state it is. With `again`, a new task may replace it.
     pub(super) fn end(&mut self, slot: u32, again: bool) {
         let (place, pid, group) = {
             let task = &self.tasks[slot as usize];
             (task.place, task.pid, u32::from(task.group))
         };
         match place {
-            Where::Nowhere => return,
+            Where::Vacant => return,
             Where::Cpu(cpu) => self.release(u32::from(cpu), slot, Left::Gone),
             _ if self.tasks[slot as usize].waits() => self.withdraw(slot),
             _ => {}
         }
-        self.task(slot).place = Where::Nowhere;
+        self.task(slot).place = Where::Vacant;
         self.task(slot).generation += 1;
         self.by_pid[pid.as_raw() as usize] = NO_SLOT;
         let task = self.id(slot);
@@ -313,17 +314,17 @@ impl<W: Observer> Machine<W> {
             return;
         }
         if again && of.again && !stopped {
-            self.bear(slot, group, 0, None, None);
+            self.create_task(slot, group, 0, None, None);
         } else {
             self.vacant.push(slot);
         }
     }
 
-    /// The tasks of a group are ended.
+    /// Ends all tasks of a group.
     pub(super) fn end_group(&mut self, group: u32) {
         for slot in 0..self.tasks.len() as u32 {
             let task = &self.tasks[slot as usize];
-            if u32::from(task.group) != group || task.place == Where::Nowhere {
+            if u32::from(task.group) != group || task.place == Where::Vacant {
                 continue;
             }
             let cpu = task.place.cpu();
@@ -336,7 +337,7 @@ impl<W: Observer> Machine<W> {
 }
 
 impl Task {
-    pub(super) fn nobody(slot: u32) -> Task {
+    pub(super) fn vacant(slot: u32) -> Task {
         Task {
             random: Random::new(u64::from(slot)),
             left: 0,
@@ -358,13 +359,13 @@ impl Task {
             wakeups: 0,
             voluntary: 0,
             involuntary: 0,
-            place: Where::Nowhere,
+            place: Where::Vacant,
             group: 0,
             seat: 0,
             step: 0,
             cpu: 0,
             ran_on: 0,
-            tokens: 0,
+            pending_wakes: 0,
             kicked: -1,
             handed_off: false,
             handoffs: 0,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The scheduler process: the shipped `round()` behind the port, and what it costs.
+//! The scheduler process: runs the shipped `round()` behind the port, and takes simulated time.
 
 use super::cpu::Prev;
 use super::state::{Current, Down, Kick, Stage, Where};
@@ -12,7 +12,7 @@ use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{Full, Limits, MachineView, Policy, Port, round};
 
 impl<W: Observer> Machine<W> {
-    /// The process has the CPU and will begin a round after `delay`.
+    /// The process has a CPU and begins a round after `delay`.
     pub(super) fn begin_round(&mut self, cpu: u32, delay: u64) {
         self.scheduler.stage = Stage::Starting;
         self.scheduler.cpu = cpu;
@@ -51,7 +51,7 @@ impl<W: Observer> Machine<W> {
         self.scheduler.ran = self.now;
         (self.scheduler.took, self.scheduler.sent, self.scheduler.calls) = (0, 0, 0);
         while let Some(pid) = self.gone.pop() {
-            policy.on_exit(pid);
+            policy.exit(pid);
             self.emit(Event::Exited(pid));
         }
         self.look();
@@ -69,9 +69,8 @@ impl<W: Observer> Machine<W> {
         self.counters.own_time += busy.as_nanos();
         self.emit(Event::Ended {
             round: done,
-            has_room: policy.has_room(),
-            oldest_wait: policy.oldest_wait(now),
-            rescues: policy.counters().rescues,
+            has_room: policy.waiting().has_room(),
+            oldest_wait: policy.waiting().oldest_wait(now),
             mode: policy.mode(now),
             busy,
         });
@@ -80,7 +79,7 @@ impl<W: Observer> Machine<W> {
         self.event_queue.add(self.now + busy.as_nanos(), Plan::Round);
     }
 
-    /// The round's work is done: what it sent can be seen, and the process gives up the CPU.
+    /// The round ends: its decisions and kicks take effect, and the process yields its CPU.
     fn yield_cpu(&mut self) {
         let cpu = self.scheduler.cpu;
         self.down.extend(self.staged.drain(..));
@@ -96,7 +95,7 @@ impl<W: Observer> Machine<W> {
         self.reschedule(cpu, Prev::Scheduler);
     }
 
-    /// The process leaves its CPU without waiting for another.
+    /// The process leaves its CPU and is not queued again.
     pub(super) fn leave_cpu(&mut self, cpu: u32, stage: Stage) {
         let state = &mut self.cpus[cpu as usize];
         state.current = Current::Idle;
@@ -108,7 +107,7 @@ impl<W: Observer> Machine<W> {
         self.reschedule(cpu, Prev::None);
     }
 
-    /// A stopped process goes on: it is queued again, and if its CPU idles, that looks.
+    /// A stopped process continues: it is queued again, and its CPU is kicked if it idles.
     pub(super) fn thaw(&mut self) {
         if self.scheduler.stage == Stage::Frozen {
             self.scheduler.stage = Stage::Queued;
@@ -119,7 +118,7 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// The backend's timer, and the kernel's watchdog.
+    /// The backend's heartbeat timer, and the kernel's watchdog.
     pub(super) fn heartbeat(&mut self) {
         if self.now.saturating_sub(self.scheduler.ran) >= HEARTBEAT {
             self.scheduler.needed = true;
@@ -137,7 +136,7 @@ impl<W: Observer> Machine<W> {
         self.event_queue.add(now + HEARTBEAT, Plan::Heartbeat);
     }
 
-    /// Where a decision goes: the port names an idle CPU when there may be one.
+    /// The target CPU of a decision: if a CPU may be idle, the port picks one.
     fn resolve(&mut self, dispatch: &Dispatch) -> Option<u32> {
         match dispatch.placement {
             Placement::Cpu(cpu) => Some(cpu.as_raw() as u32),
@@ -192,7 +191,7 @@ impl<W: Observer> Port for Machine<W> {
 }
 
 impl<W: Observer> Machine<W> {
-    /// The kernel unloads us: what we held, it queues by itself.
+    /// The kernel ejects the scheduler and queues its tasks itself.
     pub(super) fn unload(&mut self) {
         self.up.clear();
         self.down.clear();
@@ -216,10 +215,12 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// A new scheduler takes over: to it every task is new, but for what the old one kept.
+    /// A new scheduler is loaded: every task is new to it, except for what the old one exported.
     pub(super) fn reload<Q: Policy>(&mut self, policy: &mut Q, renew: &mut dyn FnMut() -> Q) {
         let mut next = renew();
-        policy.export(&mut |memo| next.import(memo));
+        if let (Some(before), Some(after)) = (policy.learning(), next.learning()) {
+            before.export(&mut |memo| after.import(memo));
+        }
         *policy = next;
         self.scheduler.stage = Stage::Queued;
         self.scheduler.freeze = None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the machine remembers of tasks, CPUs, queues and the scheduler process.
+//! The state of tasks, CPUs, queues and the scheduler process.
 
 use crate::observer::TaskId;
 use crate::random::Random;
@@ -12,12 +12,12 @@ use pandemonium_engine::task::{Dispatch, Pid, Tier};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Where {
     /// The slot is empty.
-    Nowhere,
+    Vacant,
     /// Asleep until its timer fires.
     Timer,
     /// Asleep until another task wakes it.
-    Token,
-    /// Queued to user space: in the ring, or in the policy's hands.
+    Blocked,
+    /// Queued to user space: in the ring, or held by the policy.
     Hands,
     /// In the queue of a CPU.
     Queue(u16),
@@ -27,18 +27,18 @@ pub(super) enum Where {
     Cpu(u16),
 }
 
-/// 100,000 tasks have to fit into a block of 16 MiB, so there is no field to spare.
+/// 100,000 tasks must fit into a block of 16 MiB.
 const _: () = assert!(100_000 * size_of::<Task>() <= 16 << 20);
 
 /// A task.
 #[derive(Clone)]
 pub(super) struct Task {
     pub random: Random,
-    /// Work left of the present step, in nanoseconds of a full-speed CPU.
+    /// Work left in the current step, in nanoseconds of a full-speed CPU.
     pub left: u64,
-    /// When its present period began; periods are counted from its fork.
+    /// When its current period began; the first one begins at its fork.
     pub period: u64,
-    /// When it last stopped, and how long that run interval was.
+    /// When it last left a CPU, and how long that run interval was.
     pub stopped: u64,
     pub run_interval: u64,
     /// CPU time since it last woke up.
@@ -46,40 +46,44 @@ pub(super) struct Task {
     pub cpu_time: u64,
     /// Key in the kernel's queues.
     pub vtime: u64,
-    /// Breaks ties of `vtime` in the queue it is in.
+    /// Orders tasks of equal `vtime` in a queue.
     pub order: u64,
-    /// Since when it wants a CPU.
+    /// When it last became runnable.
     pub since: u64,
     /// When it last woke up, and how long it had slept.
     pub woken: u64,
     pub slept: u64,
     pub mask: Mask,
-    /// Its slice in nanoseconds; none is as long as the 4 s that this can hold.
+    /// Its slice in nanoseconds. A `u32` holds 4 s, longer than any slice.
     pub slice: u32,
-    /// Of its timer.
+    /// Generation of its timer: an event of an older generation is ignored.
     pub generation: u32,
     pub pid: Pid,
+    /// Enqueues to user space so far; the last one is its valid ticket.
     pub tickets: u32,
     pub wakeups: u32,
     pub voluntary: u32,
     pub involuntary: u32,
     pub place: Where,
     pub group: u16,
-    /// Its place in its row, and in its program.
+    /// Its place in its row, and its next step in the program.
     pub seat: u16,
     pub step: u8,
-    /// The CPU that the kernel has it down for, and the one that it really ran on.
+    /// The CPU that the kernel assigned last (`task_cpu()`), and the one that it last ran on.
     pub cpu: u16,
     pub ran_on: u16,
-    /// The CPU that was interrupted for its wake-up, or a negative number; and whether it was not,
-    /// because its occupant hands it over.
+    /// The CPU that was kicked for its last wakeup, -1 if none.
     pub kicked: i16,
+    /// No CPU was kicked, because the waker hands its own CPU over.
     pub handed_off: bool,
-    /// How often it slept soon after it woke somebody.
+    /// Times in a row that it slept soon after waking another task.
     pub handoffs: u8,
-    pub tokens: u8,
+    /// Wakeups that arrived while it was not blocked; the next [`Step::Wait`] takes one.
+    ///
+    /// [`Step::Wait`]: crate::workload::Step::Wait
+    pub pending_wakes: u8,
     pub nice: i8,
-    /// What the policy last thought of it.
+    /// The tier of its last dispatch.
     pub tier: Option<Tier>,
 }
 
@@ -89,7 +93,7 @@ impl Task {
         matches!(self.place, Where::Hands | Where::Queue(_) | Where::Shared)
     }
 
-    /// What the fast path takes it for.
+    /// Its tier as the fast path sees it.
     pub fn tier(&self) -> Tier {
         self.tier.unwrap_or_default()
     }
@@ -99,7 +103,7 @@ impl Task {
     }
 }
 
-/// Who has a CPU.
+/// What runs on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Current {
     Idle,
@@ -107,68 +111,68 @@ pub(super) enum Current {
     Task(u32),
 }
 
-/// Which interrupt is on its way to a CPU.
+/// The strongest kick on its way to a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kick {
     None,
-    /// Has an effect on an idle CPU only.
+    /// `SCX_KICK_IDLE`: affects an idle CPU only.
     Idle,
-    /// Ends the slice of whoever runs.
+    /// `SCX_KICK_PREEMPT`: ends the slice of the running task.
     Preempt,
 }
 
 pub(super) struct Cpu {
     pub current: Current,
-    /// Changes whenever what was planned for the occupant is out of date.
+    /// Grows whenever the planned event for the occupant becomes invalid.
     pub generation: u32,
-    /// When the occupant began, or its slice was renewed.
+    /// When the occupant got the CPU, or its slice was renewed.
     pub started: u64,
-    /// Since when it works: switching takes a while.
+    /// When its work begins: the context switch comes first.
     pub works_from: u64,
-    /// Speed at present: that of the CPU, less what a busy sibling takes.
+    /// Current speed: that of the CPU, less what a busy sibling takes.
     pub speed: u64,
     pub kick: Kick,
-    /// What the fast path knows of it.
-    pub seen: Occupied,
+    /// The fast path's record of this CPU.
+    pub seen: CpuRecord,
     pub online: bool,
-    /// What its clock is ahead by.
+    /// How far its clock is ahead.
     pub skew: u64,
 }
 
-/// What the fast path notes of a CPU: `struct fp_cpu`.
+/// The fast path's record of a CPU: `struct fp_cpu`.
 #[derive(Clone)]
-pub(super) struct Occupied {
+pub(super) struct CpuRecord {
     pub current: Current,
     pub pid: Pid,
-    /// When the occupant began, and for how long it may run.
+    /// When the occupant got the CPU, and its slice.
     pub since: u64,
     pub slice: u64,
-    /// When it woke somebody last; zero if it did not.
+    /// When the occupant last woke a task in this run interval; zero if it did not.
     pub woke: u64,
-    /// How often it slept soon after it woke somebody.
+    /// Times in a row that the occupant slept soon after waking another task.
     pub handoffs: u8,
-    /// Whether it is of low weight.
-    pub light: bool,
-    /// When the CPU was last interrupted, and how often in which window of time.
+    /// Whether the occupant has a low weight: nice above 0, or `SCHED_IDLE`.
+    pub low_weight: bool,
+    /// When the CPU was last kicked, and how often in which window of time.
     pub kicked: u64,
     pub window: u64,
     pub kicks: u32,
-    /// The task that its next switch should serve, and when that woke up.
+    /// The task that its next switch should serve, and when that task became runnable.
     pub wanted: Option<(Pid, u64)>,
-    /// When a wake-up seen here that found no CPU is worth another try; zero for never.
+    /// When to retry for a wakeup seen here that found no CPU to kick; zero for never.
     pub retry_at: u64,
 }
 
-impl Default for Occupied {
+impl Default for CpuRecord {
     fn default() -> Self {
-        Occupied {
+        CpuRecord {
             current: Current::Idle,
             pid: Pid::default(),
             since: 0,
             slice: 0,
             woke: 0,
             handoffs: 0,
-            light: false,
+            low_weight: false,
             kicked: 0,
             window: 0,
             kicks: 0,
@@ -178,17 +182,17 @@ impl Default for Occupied {
     }
 }
 
-impl Occupied {
-    /// Whether the occupant has had what it was given.
-    pub fn is_outlived(&self, now: u64) -> bool {
+impl CpuRecord {
+    /// Whether the occupant has used up its slice.
+    pub fn slice_expired(&self, now: u64) -> bool {
         self.slice > 0 && now - self.since >= self.slice
     }
 }
 
-/// A queue of the kernel: by virtual time, and in order of insertion where that is equal.
+/// A DSQ: (`vtime`, order of insertion, slot of the task).
 pub(super) type Queue = BTreeSet<(u64, u64, u32)>;
 
-/// A decision on its way down.
+/// A decision on its way to the kernel.
 #[derive(Clone, Copy)]
 pub(super) struct Down {
     pub dispatch: Dispatch,
@@ -196,59 +200,59 @@ pub(super) struct Down {
     pub cpu: Option<u32>,
 }
 
-/// Where the scheduler process is.
+/// What the scheduler process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// In its own queue, to be run when something is pending.
+    /// In its own queue, to run when something is pending.
     Queued,
     /// On a CPU, about to begin a round.
     Starting,
-    /// On a CPU, with a round decided and its costs not yet worked off.
+    /// On a CPU: the round has decided, and its simulated time passes.
     Deciding,
-    /// Stopped from outside.
+    /// Stopped by an injected fault.
     Frozen,
-    /// Not there: the kernel schedules by itself.
+    /// Unloaded: the kernel schedules without it.
     Unloaded,
 }
 
-/// The scheduler process, and what kernel half and user half share about it.
+/// The scheduler process, and what the backend's two halves share about it.
 pub(super) struct Scheduler {
     pub stage: Stage,
-    /// Where it runs or ran last.
+    /// The CPU it runs on, or ran on last.
     pub cpu: u32,
-    /// It is to be run whether or not something is pending.
+    /// Run it even if nothing is pending (`usersched_needed`).
     pub needed: bool,
-    /// Work that it says is left.
+    /// Tasks that it last reported as pending.
     pub pending: u64,
     /// When it last ran.
     pub ran: u64,
-    /// What the present round has done so far, to be paid for.
+    /// What the current round has done so far: it costs simulated time.
     pub took: u64,
     pub sent: u64,
     pub calls: u64,
-    /// Until when it is to be stopped after this round.
+    /// If set, stop the process after this round until then.
     pub freeze: Option<u64>,
 }
 
-/// What the kernel half counts.
+/// Counters of the backend's kernel side and the fast path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCounters {
-    /// Tasks that it placed by itself.
+    /// Tasks that the backend dispatched without asking the policy.
     pub direct: u64,
-    /// Decisions that it dropped, for a ticket that was not the newest.
+    /// Decisions dropped because their ticket was stale.
     pub cancelled: u64,
-    /// Decisions that named a CPU outside the task's mask.
+    /// Decisions that named a CPU outside the task's affinity mask.
     pub bounced: u64,
     /// Tasks that found the ring full.
     pub congested: u64,
-    /// Interrupts that the fast path sent by itself.
+    /// Kicks that the fast path sent for a task that waits in user space.
     pub kicks: u64,
-    /// Interrupts that the policy asked for.
+    /// Kicks that the policy asked for.
     pub asked: u64,
     /// Rounds of the scheduler process.
     pub rounds: u64,
     /// CPU time of the scheduler process in nanoseconds.
     pub own_time: u64,
-    /// Plans that took place: the measure of how much was simulated.
+    /// Events simulated: the measure of how much work a run was.
     pub events: u64,
 }

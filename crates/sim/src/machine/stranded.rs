@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Those for whom a round decided, and who still wait when it is over: `src/bpf/leftover.bpf.h`.
+//! Stranded tasks: dispatched by a round, and still queued when the scheduler process has left its
+//! CPU. `src/bpf/leftover.bpf.h`.
 
 use super::Machine;
 use super::fast_path::{SCAN, rank};
@@ -9,13 +10,13 @@ use super::watch::Waiter;
 use crate::observer::Observer;
 use pandemonium_engine::task::{Dispatch, Tier};
 
-/// Decisions that are looked after: `FP_ROUND`.
+/// Decisions per round that are watched: `FP_ROUND`.
 const ROUND: usize = 8;
-/// A task that was left over is looked at after this: `left_over_ns`.
-const LEFT_OVER: u64 = 100_000;
+/// Delay before the timer kicks for a stranded task: `left_over_ns`.
+const STRANDED_DELAY: u64 = 100_000;
 
 impl<W: Observer> Machine<W> {
-    /// The policy has decided for a task, which shall not be left waiting when the round is over.
+    /// Notes a dispatched task, to check after the round whether it is stranded.
     pub(super) fn look_after(&mut self, dispatch: &Dispatch) {
         if !self.setup.fast_path || dispatch.tier == Tier::Batch {
             return;
@@ -26,10 +27,10 @@ impl<W: Observer> Machine<W> {
         self.decided.push(dispatch.pid);
     }
 
-    /// The scheduler process has left this CPU.
-    pub(super) fn watch_left_overs(&mut self, cpu: u32) {
+    /// The scheduler process has left this CPU: watch the dispatched tasks that are still queued.
+    pub(super) fn watch_stranded(&mut self, cpu: u32) {
         let decided = core::mem::take(&mut self.decided);
-        if !self.kicks_are_on() || !self.somebody_could_give_way() {
+        if !self.kicks_are_on() || !self.has_preemptible_cpu() {
             return;
         }
         for pid in decided {
@@ -39,13 +40,13 @@ impl<W: Observer> Machine<W> {
             if !matches!(place, Where::Shared | Where::Queue(_)) {
                 continue;
             }
-            let due = self.now + LEFT_OVER;
+            let due = self.now + STRANDED_DELAY;
             self.watch_one(cpu, Waiter { pid, since, due, kicks: 0, lower_only: true });
         }
     }
 
-    /// Whether there is a CPU that runs nobody urgent.
-    fn somebody_could_give_way(&self) -> bool {
+    /// Whether a CPU is idle or runs a Batch task.
+    fn has_preemptible_cpu(&self) -> bool {
         let mut cpus = self.cpus.iter().take(SCAN as usize);
         cpus.any(|cpu| self.rank_of(cpu.seen.current) <= rank(Tier::Batch))
     }

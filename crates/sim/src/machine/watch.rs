@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The timers of the fast path, one for each CPU: `watch.bpf.h`. A timer is armed while somebody
-//! waits, and notices a slice that was used up between two ticks and a task that waits in spite of
-//! all interrupts.
+//! The fast path's timers, one per CPU: `watch.bpf.h`. A timer is armed while a task waits. Its
+//! callback ends a slice that expires between two ticks, and kicks again for a task that still
+//! waits after earlier kicks.
 
 use super::fast_path::{KICK_INTERVAL, Need, rank};
 use super::state::{Current, Where};
@@ -10,19 +10,22 @@ use super::{Machine, Plan};
 use crate::observer::Observer;
 use pandemonium_engine::task::{Pid, Tier};
 
-/// Who waits longer than this gets a second interrupt: `again_ns`.
+/// A task that waits longer than this gets another kick: `again_ns`.
 const AGAIN: u64 = 500_000;
-/// So many times: `FP_AGAIN_MAX`.
+/// Kicks per waiting task: `FP_AGAIN_MAX`.
 const AGAIN_MAX: u32 = 3;
-/// A timer is not armed for less: `soon_ns`.
+/// The shortest timeout of a timer: `soon_ns`.
 const SOON: u64 = 20_000;
-/// Wake-ups that a CPU keeps an eye on: `FP_WATCHED`.
+/// Waiting tasks that a CPU watches: `FP_WATCHED`.
 const WATCHED: usize = 8;
 
+/// A waiting task that a CPU watches.
 #[derive(Clone, Copy)]
 pub(super) struct Waiter {
     pub pid: Pid,
+    /// When it became runnable.
     pub since: u64,
+    /// When to kick for it.
     pub due: u64,
     pub kicks: u32,
     /// As in [`Need`].
@@ -45,10 +48,10 @@ impl<W: Observer> Machine<W> {
         }
         watch.armed = at.max(self.now + SOON);
         let at = watch.armed;
-        self.event_queue.add(at, Plan::Patrol { cpu });
+        self.event_queue.add(at, Plan::WatchTimer { cpu });
     }
 
-    /// Keeps an eye on a task that went up to user space and for which nobody was interrupted.
+    /// Watches a task that was queued to user space, and for which no other CPU was kicked.
     pub(super) fn watch_waiter(&mut self, slot: u32, here: u32) {
         let task = &self.tasks[slot as usize];
         let (pid, woken, kicked) = (task.pid, task.woken, task.kicked >= 0);
@@ -57,19 +60,20 @@ impl<W: Observer> Machine<W> {
         self.watch_one(here, Waiter { pid, since: woken, due, kicks: 0, lower_only: false });
     }
 
-    /// Looks at `due` whether the task that waits since then still does.
+    /// Watches a waiting task: at `due`, the timer checks whether it still waits.
     pub(super) fn watch_one(&mut self, here: u32, waiter: Waiter) {
         let place =
             &mut self.watches[here as usize].waiters[waiter.pid.as_raw() as usize % WATCHED];
         let is_known = |one: &Waiter| one.pid == waiter.pid && one.since == waiter.since;
-        // Who wanted more goes on wanting it.
+        // An earlier watch without the limit keeps that right.
         let lower_only =
             waiter.lower_only && place.filter(is_known).is_none_or(|one| one.lower_only);
         *place = Some(Waiter { lower_only, ..waiter });
         self.arm(here, waiter.due);
     }
 
-    /// Sees to it that the slice of the task that begins now ends in time.
+    /// Arms the timer for the end of a short slice, if a task waits and the running task will
+    /// probably not sleep before.
     pub(super) fn watch_slice(&mut self, slot: u32, cpu: u32) {
         if !self.has_short_slice(cpu) {
             return;
@@ -81,28 +85,29 @@ impl<W: Observer> Machine<W> {
         }
         let task = &self.tasks[slot as usize];
         let will_sleep = task.woken > task.stopped && task.run_interval < slice / 4;
-        if !will_sleep && self.somebody_waits(cpu) {
+        if !will_sleep && self.has_urgent_waiter(cpu) {
             self.arm(cpu, end);
         }
     }
 
-    /// Whether a timer sees to the end of the occupant's slice: one of about a tick or more is left
-    /// to the tick.
+    /// Whether the timer ends the occupant's slice: the tick ends slices of about a tick or
+    /// more.
     fn has_short_slice(&self, cpu: u32) -> bool {
         let slice = self.cpus[cpu as usize].seen.slice;
         slice > 0 && slice < self.setup.costs.tick.as_nanos() / 4 * 3
     }
 
-    /// Whether somebody waits who is at least as urgent as the occupant, as far as can be told.
-    fn somebody_waits(&self, cpu: u32) -> bool {
+    /// Whether a task waits that is at least as urgent as the occupant, as far as the fast path
+    /// knows.
+    fn has_urgent_waiter(&self, cpu: u32) -> bool {
         let occupant = self.rank_of(self.cpus[cpu as usize].seen.current);
         self.settings.waiting >= occupant
             || !self.queues[cpu as usize].is_empty()
             || occupant == rank(Tier::Batch) && !self.shared.is_empty()
     }
 
-    /// `patrol`: a timer fires.
-    pub(super) fn patrol(&mut self, cpu: u32) {
+    /// `patrol`: the timer callback.
+    pub(super) fn watch_timer(&mut self, cpu: u32) {
         if self.watches[cpu as usize].armed != self.now {
             return;
         }
@@ -110,13 +115,13 @@ impl<W: Observer> Machine<W> {
         if !self.kicks_are_on() {
             return;
         }
-        let waiter = self.look_after_waiters(cpu);
-        let slice = self.look_after_slice(cpu);
+        let waiter = self.kick_for_waiters(cpu);
+        let slice = self.enforce_slice(cpu);
         [waiter, slice].into_iter().flatten().for_each(|at| self.arm(cpu, at));
     }
 
-    /// Looks after those whose wake-up this CPU saw; says when to look again.
-    fn look_after_waiters(&mut self, cpu: u32) -> Option<u64> {
+    /// Kicks for the tasks that this CPU watches; returns when to run again.
+    fn kick_for_waiters(&mut self, cpu: u32) -> Option<u64> {
         let mut next = None;
         for place in 0..WATCHED {
             let Some(mut one) = self.watches[cpu as usize].waiters[place] else { continue };
@@ -136,7 +141,7 @@ impl<W: Observer> Machine<W> {
         next
     }
 
-    /// A CPU for a task that still waits: the one in whose queue it is, or any.
+    /// Kicks a CPU for a task that still waits: the CPU of its DSQ, or any victim.
     fn kick_again(&mut self, slot: u32, here: u32, lower_only: bool) {
         let mut need = Need { here, overdue: true, lower_only, ..Need::default() };
         match self.tasks[slot as usize].place {
@@ -147,19 +152,19 @@ impl<W: Observer> Machine<W> {
                 }
             }
             _ => {
-                self.make_room(slot, &mut need);
+                self.kick_victim(slot, &mut need);
             }
         }
     }
 
-    /// Interrupts an occupant that has had its slice; says when to look again.
-    fn look_after_slice(&mut self, cpu: u32) -> Option<u64> {
+    /// Kicks this CPU if its occupant has used up a short slice; returns when to run again.
+    fn enforce_slice(&mut self, cpu: u32) -> Option<u64> {
         let seen = &self.cpus[cpu as usize].seen;
         let ours = self.has_short_slice(cpu) && seen.current != Current::Scheduler;
-        if !ours || !self.somebody_waits(cpu) {
+        if !ours || !self.has_urgent_waiter(cpu) {
             return None;
         }
-        if !seen.is_outlived(self.now) {
+        if !seen.slice_expired(self.now) {
             return Some(seen.since + seen.slice);
         }
         if !self.may_kick(cpu) {

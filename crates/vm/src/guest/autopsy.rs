@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a process that should have ended is doing instead: for the console log, where a person
-//! looks for the reason.
+//! Logs what a process that should have ended does instead, in the console log.
 
 use super::{family, kernel, report};
 use std::fs;
 
-/// Files of a thread that say where it stands.
+/// Files of a thread that tell where in the kernel it is.
 const THREAD_FILES: [&str; 3] = ["wchan", "syscall", "stack"];
-/// Fields of a thread's status that matter to scheduling.
+/// Fields of a thread's status that concern scheduling.
 const STATUS_FIELDS: [&str; 6] = [
     "State",
     "SigPnd",
@@ -18,7 +17,7 @@ const STATUS_FIELDS: [&str; 6] = [
     "nonvoluntary_ctxt_switches",
 ];
 
-/// Writes down where every thread of a process and of its children stands.
+/// Logs the state of every thread of a process and of its children.
 pub fn log_family(pid: libc::pid_t) {
     report::log(&format!("sched_ext is {}", kernel::sched_ext_state().unwrap_or_default()));
     log_threads(pid);
@@ -27,8 +26,8 @@ pub fn log_family(pid: libc::pid_t) {
     }
 }
 
-/// Every task that wants to run now, the CPU it was last on and those it may use: one that stays in
-/// this list while a CPU idles was lost by somebody.
+/// Logs every runnable task, its last CPU and its allowed CPUs. A task that stays in this list
+/// while one of those CPUs is idle is lost.
 pub fn log_runnable() {
     let Ok(processes) = fs::read_dir("/proc") else { return };
     for process in processes.flatten() {
@@ -43,7 +42,7 @@ pub fn log_runnable() {
                 continue;
             }
             let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
-            // After the bracket that ends the name, the processor is the 37th field.
+            // After the bracket that ends the name, the CPU is the 37th field.
             let after_name = stat.rsplit(')').next().unwrap_or_default();
             let cpu = after_name.split_whitespace().nth(36).unwrap_or("?");
             let (name, allowed) = (field("Name:"), field("Cpus_allowed_list:"));
@@ -55,7 +54,7 @@ pub fn log_runnable() {
     }
 }
 
-/// State, signals, place in the kernel and scheduling figures.
+/// Logs state, signals, place in the kernel and scheduling figures.
 fn log_threads(pid: libc::pid_t) {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
     for thread in threads.flatten().map(|entry| entry.path()) {

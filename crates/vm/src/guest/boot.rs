@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! From an initramfs to a small Linux: file systems, users, programs, and the way out.
+//! Turns an initramfs into a small Linux: file systems, users, programs, and power-off.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::CString;
@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-/// Source, target, type. devtmpfs comes first: everything that reports needs it.
+/// Source, target, type. devtmpfs comes first, because reports need a device.
 const MOUNTS: &[(&str, &str, &str)] = &[
     ("dev", "/dev", "devtmpfs"),
     ("proc", "/proc", "proc"),
@@ -22,13 +22,13 @@ const MOUNTS: &[(&str, &str, &str)] = &[
     ("debugfs", "/sys/kernel/debug", "debugfs"),
 ];
 
-/// Kernels may be built without these two; nothing but diagnosis needs them.
+/// Kernels may lack these two, which only help to find faults.
 const OPTIONAL: &[&str] = &["tracefs", "debugfs"];
 
 pub fn mount_everything() -> Result<()> {
     for (source, target, kind) in MOUNTS {
-        // sysfs makes its own mount points and refuses ours, so a failure here is left to mount()
-        // to name.
+        // sysfs has its mount points and refuses new ones; if this fails for another reason,
+        // mount() reports it.
         let _ = fs::create_dir_all(target);
         let result = mount(source, target, kind);
         if !OPTIONAL.contains(kind) {
@@ -52,8 +52,8 @@ fn mount(source: &str, target: &str, kind: &str) -> Result<()> {
     Ok(())
 }
 
-/// Users, the loopback interface and the busybox applets. `/var/run` is where the scheduler puts
-/// its socket.
+/// Makes users, the loopback interface and the busybox applets. The scheduler creates its socket in
+/// `/var/run`.
 pub fn prepare_user_land() -> Result<()> {
     fs::create_dir_all("/etc").context("creating /etc")?;
     fs::write("/etc/passwd", "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n")
@@ -61,18 +61,18 @@ pub fn prepare_user_land() -> Result<()> {
     fs::write("/etc/group", "root:x:0:\nnogroup:x:65534:\n").context("writing /etc/group")?;
     fs::create_dir_all("/var").context("creating /var")?;
     symlink("/run", "/var/run").context("linking /var/run")?;
-    // SAFETY: the agent has one thread at this point, so nobody reads the environment meanwhile.
+    // SAFETY: the agent has one thread at this point, so no thread reads the environment meanwhile.
     unsafe { std::env::set_var("PATH", "/bin:/sbin:/usr/bin:/usr/sbin") };
     let installed = Command::new("/bin/busybox").args(["--install", "-s", "/bin"]).status();
     if !installed.context("running busybox")?.success() {
         bail!("busybox could not install its applets");
     }
-    // A kernel without network has no loopback either, and no scenario needs more than it.
+    // A kernel without network has no loopback; no scenario needs it.
     let _ = Command::new("/bin/ip").args(["link", "set", "lo", "up"]).status();
     Ok(())
 }
 
-/// Lowest real-time priority for this process; its children start as ordinary tasks again.
+/// Gives this process the lowest real-time priority. Its children start as ordinary tasks again.
 pub fn become_real_time() -> Result<()> {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: pid 0 is the caller and the parameter block lives on the stack.
@@ -86,7 +86,7 @@ pub fn become_real_time() -> Result<()> {
     Ok(())
 }
 
-/// Waits for every orphan until the agent itself has ended.
+/// Reaps orphans until the agent has ended.
 pub fn reap_until_exit(agent: libc::pid_t) {
     loop {
         // SAFETY: waits for any child; the status is not wanted.
@@ -99,9 +99,9 @@ pub fn reap_until_exit(agent: libc::pid_t) {
     }
 }
 
-/// Turns the machine off; a machine that cannot is restarted, which ends QEMU just as well.
+/// Powers the machine off. If it cannot, the restart ends QEMU as well.
 pub fn power_off() -> ! {
-    // SAFETY: plain system calls; the machine is gone afterwards.
+    // SAFETY: plain system calls that end the machine.
     unsafe {
         libc::sync();
         libc::reboot(libc::RB_POWER_OFF);

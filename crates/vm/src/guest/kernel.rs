@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the kernel says about itself and about sched_ext, and the switches we turn.
+//! Reads the state of the kernel and of sched_ext, and changes what a scenario needs.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const OPS: &str = "/sys/kernel/sched_ext/root/ops";
-/// How often a state is looked at while waiting for it.
+/// Time between two reads of a state while waiting for it.
 const GLANCE: Duration = Duration::from_millis(20);
 
 pub fn release() -> Result<String> {
@@ -26,12 +26,12 @@ pub fn sched_ext_state() -> Result<String> {
     read(STATE)
 }
 
-/// Name of the loaded scheduler; the file exists only while one is loaded.
+/// Name of the loaded scheduler. The file exists only while one is loaded.
 pub fn sched_ext_ops() -> Result<String> {
     read(OPS)
 }
 
-/// Waits for a state of sched_ext; the error names the one it was stuck in.
+/// Waits for a state of sched_ext. The error names the state that it was in instead.
 pub fn wait_for_state(wanted: &str, limit: Duration) -> Result<()> {
     let start = Instant::now();
     loop {
@@ -46,12 +46,12 @@ pub fn wait_for_state(wanted: &str, limit: Duration) -> Result<()> {
     }
 }
 
-/// Whether tasks of sched_ext get a share of a CPU on which ordinary tasks never sleep.
+/// Whether sched_ext tasks get a share of a CPU on which ordinary tasks never sleep.
 pub fn guarantees_sched_ext_a_share() -> bool {
     fs::metadata("/sys/kernel/debug/sched/ext_server").is_ok()
 }
 
-/// Bytes that programs could still get.
+/// Bytes of memory available to programs.
 pub fn available_memory() -> Result<usize> {
     let text = read("/proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -61,15 +61,15 @@ pub fn available_memory() -> Result<usize> {
     Ok(kib.trim().parse::<usize>().with_context(|| format!("reading {kib:?}"))? << 10)
 }
 
-/// Takes a CPU away or gives it back.
+/// Switches a CPU offline or online.
 pub fn set_online(cpu: usize, online: bool) -> Result<()> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
     fs::write(&path, if online { "1" } else { "0" }).with_context(|| format!("writing {path}"))
 }
 
-/// Presses a magic key; false if this kernel has none.
+/// Triggers a SysRq key. Returns false if this kernel has none.
 pub fn sysrq(key: char) -> bool {
-    // The boot-time default masks most keys for the console, and writing 1 allows all of them.
+    // The default masks most keys; 1 allows all of them.
     let _ = fs::write("/proc/sys/kernel/sysrq", "1");
     fs::write("/proc/sysrq-trigger", key.to_string()).is_ok()
 }
@@ -78,17 +78,17 @@ pub fn sysrq(key: char) -> bool {
 pub fn messages() -> String {
     const READ_ALL: libc::c_int = 3;
     let mut text = vec![0_u8; 1 << 20];
-    // SAFETY: the buffer is as long as we say.
+    // SAFETY: the length is the buffer's.
     let length =
         unsafe { libc::klogctl(READ_ALL, text.as_mut_ptr().cast(), text.len() as libc::c_int) };
     text.truncate(usize::try_from(length).unwrap_or(0));
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Fails if the watchdog of sched_ext ever saw a task that was not run for seconds.
+/// Fails if the sched_ext watchdog has seen a task that waited for seconds.
 pub fn expect_no_stall() -> Result<()> {
     match messages().lines().find(|line| line.contains("runnable task stall")) {
-        Some(line) => bail!("the kernel reports a lost task: {line}"),
+        Some(line) => bail!("the kernel reports a stalled task: {line}"),
         None => Ok(()),
     }
 }

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A steady beat for exact mode, invisible to the guest.
+//! Regular timers for exact mode, which the guest's kernel does not notice.
 //!
-//! With virtual time the CPUs take turns on one host thread. A turn lasts until the next timer of
-//! the machine, divided by the number of CPUs: up to 2 ms in which the others stand still. Timers
-//! of the machine's HPET that Linux leaves alone cut turns short: they count periods with their
-//! interrupts switched off.
+//! With virtual time the CPUs take turns on one host thread. A turn lasts until the machine's next
+//! timer, divided by the number of CPUs: up to 2 ms in which the other CPUs do not run. So this
+//! module starts timers of the machine's HPET that Linux does not use. They count periods with
+//! their interrupts off, and each expiry ends a turn.
 //!
 //! At every timer QEMU (10.0, `rr_cpu_thread_fn`) also ends each CPU's next turn before it begins,
-//! and divides what is then left until the next one: of two CPUs the first gets 1/2 + 1/8 of the
-//! time between two timers, the second 1/4 + 1/8. And if fewer nanoseconds than CPUs are left at
-//! the end, the first CPU takes them, the second one finds nothing left, and so of four CPUs the
-//! third begins after the timer. So timers at equal distances favour the same CPUs for ever. Who
-//! begins depends on how the division came out before, and that is what the pattern is for.
+//! and divides the time that is then left until the next timer. Of two CPUs the first gets 1/2 +
+//! 1/8 of the time between two timers, the second 1/4 + 1/8. If fewer nanoseconds than CPUs are
+//! left at the end, the first CPU takes them and the second finds none left, so of four CPUs the
+//! third begins after the timer. So timers at equal distances favour the same CPUs for ever. Which
+//! CPU begins depends on the remainder of the last division; the pattern of distances below makes
+//! it change.
 
 use anyhow::{Context, Result, ensure};
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
 
-/// Where a PC has its HPET.
+/// Physical address of the HPET on a PC.
 const HPET: libc::off_t = 0xfed0_0000;
 const SIZE: usize = 4096;
 
-/// Registers, in bytes from the beginning. The counter's period is the upper half of the first, in
+/// Offsets of the registers in bytes. The upper half of the first one is the counter's period in
 /// femtoseconds.
 const CAPABILITIES: usize = 0x00;
 const CONFIGURATION: usize = 0x10;
@@ -31,24 +32,26 @@ const TIMER: usize = 0x140;
 const COMPARATOR: usize = 0x148;
 const TIMER_STEP: usize = 0x20;
 
-/// In the configuration: the counter runs.
+/// Bit of the configuration: the counter runs.
 const RUNNING: u64 = 1;
-/// In a timer's: periodic; the next write sets the first beat, and the one after it the period; a
-/// pin of the interrupt controller that nothing uses. The interrupt itself stays off.
+/// Bits of a timer's configuration: periodic; the next write sets the first expiry, and the one
+/// after it the period; a pin of the interrupt controller that nothing uses. The interrupt stays
+/// off.
 const PERIODIC: u64 = 1 << 3;
 const SET_FIRST: u64 = 1 << 6;
 const UNUSED_PIN: u64 = 23 << 9;
 
-/// Times between beats, one after the other, for up to two CPUs and for more. Found by trying
-/// patterns in a model of QEMU's loop, which agrees with what hogs bound to one CPU each get: two
-/// CPUs half each, and four 0.29, 0.24, 0.25 and 0.22 of the instructions. With a beat every 20 us
-/// it was 0.62 and 0.38, and 0.14, 0.14, 0.39 and 0.33. Closer beats cost the host time: each turn
-/// is an entry into the emulator.
+/// Times between two expiries in turn, for up to two CPUs and for more. They were found by trying
+/// patterns in a model of QEMU's loop, which agrees with the shares of hogs bound to one CPU each:
+/// a half each of two CPUs, and 0.29, 0.24, 0.25 and 0.22 of the instructions on four. With an
+/// expiry every 20 us the shares were 0.62 and 0.38, and 0.14, 0.14, 0.39 and 0.33. Shorter times
+/// cost the host more, because each turn is an entry into the emulator.
 const FOR_TWO_NS: &[u64] = &[20, 20_000];
 const FOR_MORE_NS: &[u64] = &[6_670, 20, 20_000];
-/// Until the first one: all of them have to be set before it.
+/// Time until the first expiry. All timers must be set before it.
 const SOON_NS: u64 = 2_000_000;
 
+/// Starts the timers for so many CPUs.
 pub fn start(cpus: usize) -> Result<()> {
     let registers = Registers::map().context(
         "mapping the HPET for the metronome: exact mode needs a kernel with /dev/mem \
@@ -62,20 +65,20 @@ pub fn start(cpus: usize) -> Result<()> {
     let period = ticks(pattern.iter().sum());
     let mut first = registers.read(COUNTER) + ticks(SOON_NS);
     for (timer, &pause) in pattern.iter().enumerate() {
-        registers.beat(timer, first, period)?;
+        registers.start_timer(timer, first, period)?;
         first += ticks(pause);
     }
     Ok(())
 }
 
-/// The mapped registers. They stay mapped: the agent lives as long as the machine.
+/// The mapped registers. They stay mapped, because the agent lives as long as the machine.
 struct Registers(*mut u64);
 
 impl Registers {
     fn map() -> std::io::Result<Registers> {
         let memory = OpenOptions::new().read(true).write(true).open("/dev/mem")?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: maps a page of a device, of which nothing else in this process knows.
+        // SAFETY: maps a page of a device that no other code of this process uses.
         let page = unsafe {
             let descriptor = memory.as_raw_fd();
             libc::mmap(std::ptr::null_mut(), SIZE, access, libc::MAP_SHARED, descriptor, HPET)
@@ -86,8 +89,8 @@ impl Registers {
         Ok(Registers(page.cast()))
     }
 
-    /// Lets a timer count periods from this time on.
-    fn beat(&self, timer: usize, first: u64, period: u64) -> Result<()> {
+    /// Starts a timer that expires at `first` and then in every period.
+    fn start_timer(&self, timer: usize, first: u64, period: u64) -> Result<()> {
         let offset = timer * TIMER_STEP;
         self.write(TIMER + offset, PERIODIC | SET_FIRST | UNUSED_PIN);
         self.write(COMPARATOR + offset, first);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The guest: PID 1 of a freshly booted kernel, and the agent that runs one scenario.
+//! The guest part: PID 1 of a freshly booted kernel, and the agent that runs one scenario.
 //!
-//! PID 1 only reaps orphans and turns the machine off. The agent is its child, so that a scenario's
-//! own children are the agent's to wait for, and an agent that crashes is told from a kernel that
-//! died.
+//! PID 1 only reaps orphans and powers the machine off. The agent is its child. So the agent can
+//! wait for the scenario's children, and a crashed agent differs from a dead kernel.
 
 mod autopsy;
 mod boot;
@@ -25,24 +24,24 @@ pub use pandemonium_probe::tasks::{
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
-/// What a scenario gets to work with.
+/// What a scenario receives.
 pub struct Guest {
     pub orders: Orders,
     pub cpus: usize,
 }
 
-/// Runs as PID 1 and never returns to the kernel, which would panic.
+/// Runs as PID 1. It never returns, because the kernel would panic.
 pub fn main() -> ExitCode {
     if let Err(error) = boot::mount_everything() {
-        // Without /dev there is no port to report on: the console is all there is.
+        // Without /dev there is no port to report on, only the console.
         eprintln!("vm guest: {error:#}");
         boot::power_off();
     }
-    // SAFETY: no other thread exists yet, so the child may go on as an ordinary process.
+    // SAFETY: no other thread exists yet, so the child may continue as an ordinary process.
     match unsafe { libc::fork() } {
         0 => {
             agent();
-            // SAFETY: plain exit; nothing of the parent's must run twice.
+            // SAFETY: plain exit, so that no cleanup of the parent runs twice.
             unsafe { libc::_exit(0) }
         }
         agent => boot::reap_until_exit(agent),
@@ -69,13 +68,12 @@ fn run_scenario() -> Result<()> {
     if orders.mode == Mode::Exact {
         metronome::start(cpus)?;
     }
-    // The judge must not depend on the judged: above every ordinary task, whatever our scheduler
-    // does to those.
+    // The agent is a real-time task, so that it measures independently of the scheduler under test.
     boot::become_real_time()?;
     let guest = Guest { cpus, orders };
     report::hello(&kernel::release()?, guest.cpus);
     let scenario = scenario::find(&guest.orders.scenario)
-        .with_context(|| format!("the guest knows no scenario named {}", guest.orders.scenario))?;
+        .with_context(|| format!("there is no scenario named {}", guest.orders.scenario))?;
     (scenario.run)(&guest)
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Waits until the machine has nothing left to do.
+//! Waits until the machine is idle.
 //!
-//! For some seconds after the boot the kernel still works for itself; measured then, whatever comes
-//! first looks slower.
+//! For some seconds after the boot the kernel does work of its own, which would slow whatever is
+//! measured first.
 
 use super::report;
 use anyhow::{Context, Result};
@@ -11,9 +11,10 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 const SAMPLE: Duration = Duration::from_millis(500);
-/// Of all ticks in a sample, at least so many percent must be idle.
+/// The machine is idle if at least this part of the ticks in a sample is idle.
 const IDLE_PERCENT_MIN: u64 = 97;
-/// A machine that never gets quiet is measured as it is: the figures are compared within one boot.
+/// A machine that stays busy longer is measured as it is, because figures are compared within one
+/// boot.
 const LIMIT: Duration = Duration::from_secs(20);
 
 pub fn wait() -> Result<()> {

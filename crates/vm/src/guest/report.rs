@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Lines to the host, and evidence to the console log.
+//! Sends messages to the host, and lines to the console log.
 
 use crate::protocol::{GUEST_PORT, Message};
 use std::fs::{File, OpenOptions};
@@ -9,12 +9,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Mutex, OnceLock};
 
-/// Opened once by the agent, shared with its reader threads. Forked workers never report.
+/// Opened once by the agent, and shared with its reader threads. Forked workers do not report.
 static PORT: OnceLock<Mutex<File>> = OnceLock::new();
 
 /// Opens the port in raw mode, so that the terminal layer neither echoes nor rewrites line ends.
 pub fn open() {
-    // Without O_NONBLOCK an open may wait for a carrier, and with it for ever.
+    // Without O_NONBLOCK the open may wait for a carrier for ever.
     let port = OpenOptions::new()
         .read(true)
         .write(true)
@@ -40,7 +40,7 @@ fn send(message: &Message) {
     line.push('\n');
     let port = PORT.get().expect("report::open comes first");
     let mut port = port.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    // A port that fails cannot be reported on: the host then sees a guest that died without a
+    // A failure of the port itself cannot be reported. The host then sees a guest without a
     // verdict.
     let _ = port.write_all(line.as_bytes());
 }
@@ -77,7 +77,7 @@ pub fn fail(reason: &str) {
     send(&Message::Fail { reason: reason.into() });
 }
 
-/// Keeps a line in the console log without showing it to anyone.
+/// Writes a line to the console log only.
 pub fn log(text: &str) {
     if let Ok(mut console) = OpenOptions::new().write(true).open("/dev/console") {
         let _ = writeln!(console, "vm| {text}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The scheduler under test: started, watched, stopped, and judged by what it leaves behind.
+//! The scheduler under test: starts it, watches it, stops it and checks how it ended.
 
 use super::statistics::Statistics;
 use super::{Guest, autopsy, family, kernel, report};
@@ -11,46 +11,47 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Loading takes a second or two of verifier time, more on one slow virtual CPU.
+/// Loading takes a second or two in the BPF verifier, longer on one slow virtual CPU.
 pub const LOAD_LIMIT: Duration = Duration::from_secs(25);
-/// From signal to the kernel's own scheduler; unloading waits for every task to change class.
+/// From the signal to the kernel's own scheduler. Unloading waits until every task has changed its
+/// class.
 pub const STOP_LIMIT: Duration = Duration::from_secs(5);
-/// From there to the exit of the process: closing its tracing programs waits for RCU in the kernel,
-/// one after the other, which on 6.12 can take several seconds and is nothing we decide.
+/// From there to the exit of the process. Closing its tracing programs waits for RCU in the kernel,
+/// one program after the other, which on 6.12 can take several seconds.
 const EXIT_LIMIT: Duration = Duration::from_secs(15);
-/// The reader threads get the last lines after the process is gone.
+/// The reader threads may read the last lines after the process has ended.
 const LAST_WORDS_LIMIT: Duration = Duration::from_secs(2);
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// The file name of our own program, to which the full contract applies; a stand-in owes only the
-/// basics.
+/// The file name of this project's scheduler, which must pass every check. Other schedulers must
+/// pass the basic ones.
 const OURS: &str = "scx_pandemonium_user";
 
 /// A scheduler process.
 pub struct Scheduler {
     child: Child,
     output: Receiver<String>,
-    /// Expected start of the name in sysfs.
+    /// Expected prefix of the name in sysfs.
     ops: String,
     ours: bool,
 }
 
-/// How it ended.
+/// How a scheduler ended.
 pub struct Ended {
     pub status: ExitStatus,
-    /// Everything it printed since the last look, both streams.
+    /// The lines that it printed since they were last read, from both streams.
     pub output: Vec<String>,
 }
 
 impl Scheduler {
-    /// Starts it and waits until the kernel runs under it.
+    /// Starts the scheduler and waits until the kernel runs under it.
     pub fn start(guest: &Guest, arguments: &[&str]) -> Result<Scheduler> {
         let mut scheduler = Scheduler::spawn(guest, arguments, false)?;
         scheduler.wait_until_enabled()?;
         Ok(scheduler)
     }
 
-    /// The same, and every line it prints goes to the host at once.
+    /// The same, and sends every line that it prints to the host at once.
     pub fn start_live(guest: &Guest, arguments: &[&str]) -> Result<Scheduler> {
         let mut scheduler = Scheduler::spawn(guest, arguments, true)?;
         scheduler.wait_until_enabled()?;
@@ -75,7 +76,7 @@ impl Scheduler {
                     if live {
                         report::telemetry(line.as_str());
                     }
-                    // The receiver goes away with the scheduler; reading on keeps the pipe from
+                    // The receiver is dropped with the scheduler. Reading on keeps the pipe from
                     // filling.
                     let _ = sender.send(line);
                 }
@@ -89,8 +90,8 @@ impl Scheduler {
         self.child.id() as libc::pid_t
     }
 
-    /// CPU time that it has used so far. The process that we started only watches over the one that
-    /// decides.
+    /// CPU time that the scheduler has used so far. The started process is only the supervisor; its
+    /// child schedules.
     pub fn cpu_time_ns(&self) -> Result<u64> {
         family::cpu_time_ns(self.pid())
     }
@@ -116,7 +117,7 @@ impl Scheduler {
         self.expect_in_charge()
     }
 
-    /// The kernel itself says that it runs under this scheduler.
+    /// Fails unless the kernel reports that it runs under this scheduler.
     pub fn expect_in_charge(&self) -> Result<()> {
         let state = kernel::sched_ext_state()?;
         ensure!(
@@ -129,24 +130,25 @@ impl Scheduler {
         Ok(())
     }
 
-    /// For the console log: what each of its threads is doing now, and who else wants to run.
+    /// Logs what each of its threads does now, and which other tasks are runnable.
     pub fn log_state(&self) {
         autopsy::log_family(self.pid());
         autopsy::log_runnable();
     }
 
-    /// Lines printed since the last look.
+    /// Lines printed since the last call.
     pub fn printed(&self) -> Vec<String> {
         self.output.try_iter().collect()
     }
 
-    /// A server that does not answer belongs to a scheduler that hangs: the log then says where.
+    /// Reads the statistics. If the server does not answer, the scheduler hangs, and the log shows
+    /// where.
     pub fn statistics(&self) -> Result<Statistics> {
         Statistics::ask().inspect_err(|_| self.log_state())
     }
 
-    /// A scenario that ends well ends here: still in charge, no page fault, no lost task, leaves at
-    /// the first request.
+    /// The end of a successful scenario: the scheduler is still in charge, has no page fault and no
+    /// stalled task, and exits at the first signal.
     pub fn finish(self) -> Result<Ended> {
         self.expect_in_charge()?;
         kernel::expect_no_stall()?;
@@ -154,8 +156,8 @@ impl Scheduler {
         self.stop(libc::SIGTERM, STOP_LIMIT)
     }
 
-    /// A fault of the scheduler's own could wait for memory that only a task it should schedule can
-    /// free.
+    /// A page fault of the scheduler could wait for memory that only a task waiting for the
+    /// scheduler can free.
     pub fn expect_no_page_faults(&self) -> Result<()> {
         if !self.ours {
             return Ok(());
@@ -171,36 +173,31 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Asks it to leave and demands exit code 0 and the kernel's own scheduler back.
+    /// Sends the signal, and demands exit code 0 and the kernel's own scheduler.
     pub fn stop(mut self, signal: libc::c_int, limit: Duration) -> Result<Ended> {
         report::progress("stopping the scheduler");
-        // SAFETY: our own child, not yet waited for.
+        // SAFETY: a child of this process, not yet waited for.
         unsafe { libc::kill(self.pid(), signal) };
         kernel::wait_for_state("disabled", limit)
             .with_context(|| format!("after signal {signal} to the scheduler"))?;
         let ended = self.wait_for_end(EXIT_LIMIT)?;
-        ensure!(
-            ended.status.code() == Some(0),
-            "asked to stop, it ended badly: {}",
-            ended.describe()
-        );
+        ensure!(ended.status.code() == Some(0), "after the signal it failed: {}", ended.describe());
         ended.expect_no_panic()?;
         Ok(ended)
     }
 
-    /// Waits for an end that someone else caused.
-    /// Kills the process that decides, as the kernel does when memory runs out, and demands the
-    /// kernel's own scheduler back in time.
+    /// Kills the worker process, as the kernel does when memory runs out, and demands the kernel's
+    /// own scheduler within the limit.
     pub fn end_by_killed_worker(mut self, limit: Duration) -> Result<Ended> {
         let start = Instant::now();
         // SAFETY: a plain system call.
-        ensure!(unsafe { libc::kill(self.worker()?, libc::SIGKILL) } == 0, "it is gone already");
+        ensure!(unsafe { libc::kill(self.worker()?, libc::SIGKILL) } == 0, "the worker has ended");
         kernel::wait_for_state("disabled", limit).context("after its worker was killed")?;
         report::note(format!("the kernel's own again after {} ms", start.elapsed().as_millis()));
         self.wait_for_end(EXIT_LIMIT)
     }
 
-    /// The only child of the process that we started.
+    /// The worker process: the only child of the supervisor.
     fn worker(&self) -> Result<libc::pid_t> {
         match family::children_of(self.pid())[..] {
             [worker] => Ok(worker),
@@ -208,6 +205,7 @@ impl Scheduler {
         }
     }
 
+    /// Waits for an end that the scenario caused otherwise.
     pub fn wait_for_end(&mut self, limit: Duration) -> Result<Ended> {
         match wait_with_limit(&mut self.child, limit)? {
             Some(status) => Ok(Ended { status, output: self.rest_of_output() }),
@@ -215,8 +213,8 @@ impl Scheduler {
         }
     }
 
-    /// After the end the streams close, and so does the channel; unless something it started lives
-    /// on with them.
+    /// After the end the streams close, and with them the channel, unless a child process still
+    /// holds them.
     fn rest_of_output(&self) -> Vec<String> {
         std::iter::from_fn(|| self.output.recv_timeout(LAST_WORDS_LIMIT).ok()).collect()
     }
@@ -224,8 +222,7 @@ impl Scheduler {
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
-        // Still running here means that a check failed: what it does instead belongs into the
-        // evidence.
+        // A scheduler that still runs here belongs to a failed check: log its state as evidence.
         if let Ok(None) = self.child.try_wait() {
             self.log_state();
             let _ = self.child.kill();
@@ -234,7 +231,7 @@ impl Drop for Scheduler {
 }
 
 impl Ended {
-    /// For a message: how it ended, and its last words.
+    /// How it ended, and the last lines that it printed, for a message.
     pub fn describe(&self) -> String {
         let how = match (self.status.code(), self.status.signal()) {
             (Some(code), _) => format!("exit code {code}"),
@@ -257,14 +254,15 @@ impl Ended {
     }
 }
 
-/// The program with its arguments, both streams piped; for scenarios that start it in unusual ways.
+/// The program with its arguments and both streams piped, for scenarios that start it in unusual
+/// ways.
 pub fn command(guest: &Guest, arguments: &[&str]) -> Command {
     let mut command = Command::new(format!("/bin/{}", guest.orders.scheduler));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// `None` when the limit passed first.
+/// Waits for the end; `None` if it does not end within the limit.
 pub fn wait_with_limit(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
@@ -278,7 +276,7 @@ pub fn wait_with_limit(child: &mut Child, limit: Duration) -> Result<Option<Exit
     }
 }
 
-/// Why the kernel let a scheduler go, as far as its log tells.
+/// The kernel's reason for ejecting a scheduler, if its log has one.
 fn last_sched_ext_message() -> String {
     let messages = kernel::messages();
     let last = messages.lines().rfind(|line| line.contains("sched_ext"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Asks the scheduler's statistics server, over the socket that every scx tool uses.
+//! Reads the scheduler's statistics, over the socket that every scx tool uses.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 const SOCKET: &str = "/var/run/scx/root/stats";
-/// The server answers from a thread that our own scheduler schedules: a long wait is a finding.
+/// The scheduler under test schedules the server's thread too: a long wait is a finding.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// One answer of the server.

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Judges a load: every worker must move in every window.
+//! Judges a load: every worker must make progress in every window.
 
 use super::load::Load;
 use super::report;
 use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 
-/// Longest time a worker may stand still. The kernel's own watchdog ejects a scheduler after 5 s;
-/// this is stricter, and far above any slice times any number of our workers.
+/// The longest time without progress. The kernel's watchdog ejects a scheduler after 5 s; this
+/// limit is stricter, and far longer than a slice times the number of workers.
 const WINDOW: Duration = Duration::from_secs(3);
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// Watches for `seconds`, calling `each_second` after each sample. Ends early with the name of a
-/// worker that stood still; reports the least and the most served worker of each kind.
+/// Watches for `seconds`, and calls `each_second` after each sample. Fails early with the name of a
+/// worker without progress. Reports the least and the most work of each kind of worker.
 pub fn every_worker_moves(
     load: &Load,
     seconds: u64,
@@ -47,7 +47,7 @@ pub fn every_worker_moves(
     Ok(())
 }
 
-/// A run shorter than the window still demands progress of everyone.
+/// Every worker must also make progress in a run shorter than the window.
 fn expect_all_moved(load: &Load, first: &[u64], last: &[u64]) -> Result<()> {
     match first.iter().zip(last).position(|(first, last)| first == last) {
         Some(index) => bail!("{} made no progress at all", describe(load, index)),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Debian packages without touching the machine: apt with a configuration, lists and caches of its
-//! own.
+//! Fetches Debian packages without changing the machine: apt with a configuration, lists and caches
+//! of its own.
 //!
-//! Works for any user, installs nothing, and needs no network for what the cache already holds.
+//! It works for any user, installs nothing, and needs no network for what the cache already has.
 
 use super::cache::Cache;
 use super::sources::{self, Mirror};
@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Kernels come from the first two, programs and the source of 6.12 from the last.
+/// Kernels come from the first two suites, programs and the source of 6.12 from the last.
 const SUITES: [&str; 3] = ["sid", "trixie-backports", PROGRAMS];
-/// The release whose programs are unpacked: one release, so that all libraries fit each other.
+/// The release of all unpacked programs: one release, so that all libraries fit each other.
 pub const PROGRAMS: &str = "trixie";
-/// Package lists older than this are fetched anew before anything is looked up in them.
+/// Older package lists are fetched again before use.
 const LISTS_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// A private apt, locked for this process.
@@ -28,7 +28,7 @@ pub struct Apt {
 }
 
 impl Apt {
-    /// Writes the configuration and makes sure that the package lists are fresh.
+    /// Writes the configuration and updates the package lists if they are old.
     pub fn open(cache: &Cache) -> Result<Apt> {
         if std::env::consts::ARCH != "x86_64" {
             bail!(
@@ -79,17 +79,17 @@ impl Apt {
             ("APT::Architecture", "amd64".into()),
             ("APT::Install-Recommends", "false".into()),
             ("APT::Default-Release", PROGRAMS.into()),
-            // Root's cache is closed to the user that apt would otherwise become.
+            // apt would otherwise become a user that cannot read root's cache.
             ("APT::Sandbox::User", String::new()),
             ("Acquire::Languages", "none".into()),
-            // A mirror that is frozen at some day serves lists past their date; their signatures
-            // are checked all the same.
+            // A frozen mirror serves lists past their date. Their signatures are checked all the
+            // same.
             ("Acquire::Check-Valid-Until", "false".into()),
             ("Acquire::Retries", "3".into()),
         ];
         let ours = settings.map(|(key, value)| format!("{key} \"{value}\";\n")).concat();
         let configuration = machine_transport() + &ours;
-        // An empty status: whatever is installed here, a closure is always complete.
+        // An empty status: a closure is complete whatever this machine has installed.
         for (name, text) in [("sources.list.d/vm.sources", &sources), ("apt.conf", &configuration)]
         {
             fs::write(self.folder.join(name), text)
@@ -124,7 +124,7 @@ impl Apt {
         fs::write(&stamp, "").with_context(|| format!("writing {}", stamp.display()))
     }
 
-    /// Names of all packages that start so.
+    /// Names of all packages with this prefix.
     pub fn names(&self, prefix: &str) -> Result<Vec<String>> {
         let names = command::output(self.tool("apt-cache").args(["pkgnames", prefix]))?;
         Ok(names.lines().map(str::to_string).collect())
@@ -144,7 +144,7 @@ impl Apt {
         Ok(names.map(|(name, _)| name.to_string()).collect())
     }
 
-    /// Downloads packages and unpacks them into a folder, running none of their scripts.
+    /// Downloads packages and unpacks them into a folder, without their scripts.
     pub fn unpack(&self, packages: &[String], folder: &Path) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
         let downloads = self.folder.join("downloads");
@@ -160,9 +160,9 @@ impl Apt {
             )
         };
         if fetch().is_err() {
-            // The archive drops a package when a newer one arrives, so the lists may be too old at
-            // any age.
-            fs::remove_file(self.folder.join("updated")).context("forgetting the package lists")?;
+            // The archive drops a package when a newer one arrives, so even fresh lists may be too
+            // old.
+            fs::remove_file(self.folder.join("updated")).context("expiring the package lists")?;
             self.update_lists()?;
             fetch()?;
         }
@@ -176,7 +176,8 @@ impl Apt {
     }
 }
 
-/// The machine's own proxies and the like, without its hooks, which would touch the machine.
+/// The machine's settings for downloads, such as proxies, without its hooks, which would change the
+/// machine.
 fn machine_transport() -> String {
     let dump = command::output(Command::new("apt-config").arg("dump")).unwrap_or_default();
     dump.lines()

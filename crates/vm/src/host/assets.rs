@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Everything a boot needs besides the kernel, found once for a whole run.
+//! Everything that a boot needs besides the kernel, found once for a whole run.
 
 use super::cache::Cache;
 use super::initramfs::Archive;
@@ -12,12 +12,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What replays recordings, for the scenario that makes one.
+/// The program that replays recordings, for the scenario `record`.
 const LAB: &str = "pandemonium_lab";
-/// What measures, and what decides when to measure what.
+/// The program that measures one phase.
 const PROBE: &str = "pandemonium_probe";
+/// The program that runs a benchmark of phases.
 const BENCH: &str = "pandemonium_bench";
-/// Start of the name of a run's own folder; the rest is its process id.
+/// Prefix of the name of a run's own folder, before its process id.
 const SCRATCH: &str = "run-";
 /// The initramfs of most boots.
 const PLAIN: &str = "plain.cpio";
@@ -29,9 +30,9 @@ pub struct Assets {
     pub scheduler: PathBuf,
     /// Folder of the console logs, kept after the run.
     pub logs: PathBuf,
-    /// What else a boot takes along: names in the guest, and where they are here.
+    /// Further files for the initramfs: names in the guest, and paths here.
     more: Vec<(String, PathBuf)>,
-    /// A C compiler, if a boot takes one along.
+    /// A C compiler for the initramfs.
     compiler: Option<Program>,
     /// Folder of this run's initramfs, removed with it.
     scratch: PathBuf,
@@ -63,16 +64,16 @@ impl Assets {
         Ok(name.context("the scheduler's file name is not plain text")?.to_string())
     }
 
-    /// Has the boots from now on take this along too: names in the guest, and where the files are
+    /// Adds files and a compiler to the initramfs of later boots: names in the guest, and paths
     /// here.
-    pub fn take(&mut self, more: Vec<(String, PathBuf)>, compiler: Option<Program>) {
-        // A kernel that had to be checked was booted with what there was then.
+    pub fn add(&mut self, more: Vec<(String, PathBuf)>, compiler: Option<Program>) {
+        // Checking a new kernel made an archive without them.
         let _ = fs::remove_file(self.scratch.join(PLAIN));
         (self.more, self.compiler) = (more, compiler);
     }
 
-    /// The root file system, made at the first use; the one with stress-ng is larger and boots
-    /// slower.
+    /// The initramfs, made at the first use. stress-ng has one of its own, which is larger and
+    /// boots slower.
     pub fn initramfs(&self, stress_ng: bool) -> Result<PathBuf> {
         let path = self.scratch.join(if stress_ng { "stress.cpio" } else { PLAIN });
         if !path.exists() {
@@ -106,8 +107,8 @@ impl Assets {
         Ok(path)
     }
 
-    /// A copy without debug information, which is most of a program and is unpacked at each boot;
-    /// the program itself where there is no tool for it.
+    /// A copy without debug information, which is most of a program and would be unpacked at each
+    /// boot; the program itself if there is no `strip`.
     fn stripped(&self, program: &Path, name: &str) -> Result<PathBuf> {
         if command::find("strip").is_none() {
             return Ok(program.to_path_buf());
@@ -124,7 +125,7 @@ impl Drop for Assets {
     }
 }
 
-/// A run that was killed could not remove its folder.
+/// Removes the folders of runs that were killed.
 fn remove_abandoned(logs: &Path) {
     let Ok(entries) = fs::read_dir(logs) else { return };
     for entry in entries.flatten() {
@@ -143,7 +144,7 @@ pub fn phases() -> Result<Vec<String>> {
     serde_json::from_str(&listed).with_context(|| format!("{} list said {listed}", probe.display()))
 }
 
-/// Fills the cache with the programs of the guest, so that later runs need no network.
+/// Fetches the programs of the guest into the cache, so that later runs need no network.
 pub fn fetch_programs(cache: &Cache) -> Result<()> {
     Qemu::find(cache)?;
     busybox(cache)?;
@@ -151,7 +152,7 @@ pub fn fetch_programs(cache: &Cache) -> Result<()> {
     own_stress_ng().map_or_else(|| programs::STRESS_NG.get(cache).map(drop), |_| Ok(()))
 }
 
-/// Another program of the workspace, which cargo builds into the folder of this one.
+/// Another program of the workspace, which cargo builds into the same folder.
 fn built(name: &str) -> Result<Option<PathBuf>> {
     let program = std::env::current_exe().context("looking for this program")?;
     let path = program.with_file_name(name);
@@ -178,7 +179,7 @@ fn writable(folder: PathBuf) -> Option<PathBuf> {
     Some(folder)
 }
 
-/// A program of this machine and its libraries, each under the name where the loader looks for it.
+/// Adds a program of this machine and its libraries, each under the path where the loader finds it.
 fn add_program(archive: &mut Archive, name: &str, program: &Path) -> Result<()> {
     archive.file(name, program)?;
     for library in libraries::of(program)? {
@@ -187,7 +188,7 @@ fn add_program(archive: &mut Archive, name: &str, program: &Path) -> Result<()> 
     Ok(())
 }
 
-/// The machine's own if it is static, as it must run without libraries.
+/// The machine's busybox if it is static, because it must run without libraries; else Debian's.
 fn busybox(cache: &Cache) -> Result<PathBuf> {
     let own = command::find("busybox")
         .filter(|path| libraries::of(path).is_ok_and(|needed| needed.is_empty()));
@@ -197,7 +198,7 @@ fn busybox(cache: &Cache) -> Result<PathBuf> {
     }
 }
 
-/// The machine's own if it knows the stressor that was written for schedulers.
+/// The machine's stress-ng, if it has the stressor for schedulers.
 fn own_stress_ng() -> Option<PathBuf> {
     let path = command::find("stress-ng")?;
     let help = command::output(Command::new(&path).arg("--help")).ok()?;
@@ -211,8 +212,8 @@ fn add_stress_ng(archive: &mut Archive, cache: &Cache, scratch: &Path) -> Result
     }
 }
 
-/// A program with its own C library lives apart, and a script of its name runs it with its own
-/// loader.
+/// Adds a program with its own C library in a folder of its own, and a script of its name that runs
+/// it with its own loader.
 fn add_private(archive: &mut Archive, name: &str, program: &Program, scratch: &Path) -> Result<()> {
     let home = format!("/opt/{name}");
     archive.file(&format!("{home}/{name}"), &program.path)?;

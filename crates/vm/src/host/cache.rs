@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Things that are expensive to get, kept between runs.
+//! Files that are expensive to get, kept between runs.
 //!
-//! An item is a folder that appears whole, by one rename, or not at all. So a download that was
-//! interrupted leaves nothing that a later run could mistake for an item, and two harnesses at once
-//! wait for each other per item.
+//! An item is a folder that appears complete, by one rename, or not at all. So an interrupted
+//! download leaves nothing that a later run could take for an item. Two runs that need the same
+//! item wait for each other.
 
 use anyhow::{Context, Result};
 use std::fs::{self, File, TryLockError};
@@ -14,7 +14,7 @@ pub struct Cache {
     folder: PathBuf,
 }
 
-/// Held while the value lives; the kernel lets go when the process dies.
+/// A lock, held as long as the value. The kernel releases it when the process dies.
 pub struct Lock {
     _file: File,
 }
@@ -40,7 +40,7 @@ impl Cache {
                 folder.display()
             )
         })?;
-        // Programs run with another working folder, so a relative name would not do.
+        // Programs run in another working folder, so the path must be absolute.
         let folder =
             folder.canonicalize().with_context(|| format!("looking at {}", folder.display()))?;
         Ok(Cache { folder })
@@ -56,7 +56,7 @@ impl Cache {
         path.is_dir().then_some(path)
     }
 
-    /// The item's folder; `fill` is called with an empty folder if there is none yet.
+    /// The item's folder. If it does not exist, `fill` is called with an empty folder.
     pub fn item(&self, name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         if let Some(path) = self.existing(name) {
             return Ok(path);
@@ -67,7 +67,7 @@ impl Cache {
         }
         let path = self.folder.join(name);
         let partial = self.folder.join(format!("{name}.partial"));
-        // Under the lock nobody else is filling it: what is there was left by an interrupted run.
+        // Under the lock no other process fills it: an interrupted run left these files.
         remove_folder(&partial)?;
         fs::create_dir_all(&partial).with_context(|| format!("creating {}", partial.display()))?;
         fill(&partial)?;
@@ -75,7 +75,7 @@ impl Cache {
         Ok(path)
     }
 
-    /// One process at a time behind this name; waits for the others.
+    /// Takes the lock of this name, and waits for processes that hold it.
     pub fn lock(&self, name: &str) -> Result<Lock> {
         let (path, file) = self.lock_file(name)?;
         if !try_lock(&path, &file)? {
@@ -85,7 +85,7 @@ impl Cache {
         Ok(Lock { _file: file })
     }
 
-    /// The same, but `None` while another one holds it.
+    /// The same, but returns `None` if another process holds it.
     pub fn try_lock(&self, name: &str) -> Result<Option<Lock>> {
         let (path, file) = self.lock_file(name)?;
         Ok(try_lock(&path, &file)?.then_some(Lock { _file: file }))

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The command line, and the exit codes: 0 all well, 1 something failed, 2 wrong use or no way to
-//! run, 130 interrupted.
+//! The command line and its exit codes.
 
 use super::assets::{self, Assets};
 use super::cache::Cache;
@@ -14,14 +13,18 @@ use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Boots real kernels in QEMU and runs the scheduler in them.
+/// Boots real Linux kernels in QEMU and runs scx_pandemonium_user in them.
+///
+/// Without a command it runs the suite. It needs neither root nor sched_ext on this machine, and
+/// changes nothing outside its cache and target/.
 #[derive(Parser)]
 #[command(
     name = "pandemonium_vm",
-    version,
-    max_term_width = 100,
-    args_conflicts_with_subcommands = true
-)]
+        version,
+        max_term_width = 100,
+        after_help = AFTER_HELP,
+        args_conflicts_with_subcommands = true
+    )]
 struct Arguments {
     #[command(subcommand)]
     command: Option<What>,
@@ -29,77 +32,91 @@ struct Arguments {
     suite: SuiteArguments,
 }
 
+/// Shown below the options.
+const AFTER_HELP: &str = "\
+Exit codes:
+  0    all well
+  1    something failed
+  2    wrong use, or no way to run
+  130  interrupted
+
+Environment:
+  SCX_VM_CACHE   Folder of kernels and programs, else ~/.cache/scx_pandemonium_user/vm
+  SCX_VM_MIRROR  Debian mirror, else the one in /etc/apt";
+
 #[derive(Subcommand)]
 enum What {
-    /// Run scenarios and print a table (the default).
+    /// Run scenarios, one boot each, and print a table of outcomes (the default)
     Suite(SuiteArguments),
-    /// Show the scheduler at work, beside the kernel's own.
+    /// Show one load under the kernel's own scheduler and under this one (half a minute)
     Demo(Subject),
-    /// Measure every workload of the bars under the kernel's own scheduler and under ours.
+    /// Measure the workloads of the bars under the kernel's own scheduler and under this one
     Bars(BarsArguments),
-    /// Run the benchmark in exact time, beside the kernel's own scheduler and others.
+    /// Run `bench run` in exact mode, beside the kernel's own scheduler and others
     Lab(LabArguments),
-    /// Build Linux 6.12, the oldest kernel with sched_ext, into the cache.
+    /// Build Linux 6.12, the oldest kernel with sched_ext, into the cache (once)
     BuildKernel,
-    /// Fill the cache, so that later runs need no network.
+    /// Fill the cache, so that later runs need no network
     Fetch(SuiteArguments),
 }
 
 #[derive(Args, Clone)]
 pub struct SuiteArguments {
-    /// A kernel image of your own instead of Debian's; may be repeated.
+    /// Boot this kernel image instead of Debian's kernels; may be repeated
     #[arg(long, value_name = "PATH")]
     pub kernel: Vec<PathBuf>,
-    /// Kernel series, comma-separated: 6.12 is the built one, others are Debian's.
+    /// Kernel series, comma-separated: 6.12 is the built kernel, others are Debian's
     #[arg(long, value_delimiter = ',', default_values_t = kernel::SERIES.map(String::from))]
     pub series: Vec<String>,
-    /// Run this scenario only; may be repeated.
+    /// Run this scenario only; may be repeated
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
-    /// Name the scenarios and what each one checks.
+    /// Print the scenarios and what each one checks
     #[arg(long)]
     pub list: bool,
-    /// Show what every scenario says, not only of those that fail; with --only that is so anyway.
+    /// Show the messages of every scenario, not only of those that fail; --only implies it
     #[arg(long)]
     pub verbose: bool,
-    /// The scheduler to test, instead of the one that cargo built.
+    /// Test this scheduler instead of the one beside this program
     #[arg(long, value_name = "PATH")]
     pub scheduler: Option<PathBuf>,
-    /// Virtual CPUs, where a scenario does not fix them.
+    /// Number of virtual CPUs, for scenarios that do not fix it
     #[arg(long, value_name = "1..8", default_value_t = 2, value_parser = cpus())]
     pub cpus: u32,
-    /// How time passes in the guest.
+    /// How time passes in the guest
     #[arg(long, value_enum, default_value_t = Mode::Fast)]
     pub mode: Mode,
 }
 
 impl SuiteArguments {
-    pub fn tells_all(&self) -> bool {
+    /// Whether scenarios that pass show their messages too.
+    pub fn shows_all(&self) -> bool {
         self.verbose || !self.only.is_empty()
     }
 }
 
-/// More than 8 virtual CPUs on a small host show waiting for the host, not scheduling.
+/// With more than 8 virtual CPUs on a small host, tasks wait for the host more than for the
+/// scheduler.
 fn cpus() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=8)
 }
 
-/// What is measured, and where.
+/// What is measured, and on which kernel.
 #[derive(Args)]
 pub struct Subject {
-    /// Kernel series.
+    /// Kernel series
     #[arg(long, default_value = kernel::SERIES[0])]
     series: String,
-    /// A kernel image of your own instead of Debian's.
+    /// Boot this kernel image instead of Debian's kernel
     #[arg(long, value_name = "PATH")]
     kernel: Option<PathBuf>,
-    /// The scheduler to measure, instead of the one that cargo built.
+    /// Measure this scheduler instead of the one beside this program
     #[arg(long, value_name = "PATH")]
     scheduler: Option<PathBuf>,
 }
 
 impl Subject {
-    /// Everything that a boot needs, fetched if need be.
+    /// Everything that a boot needs, fetched if the cache lacks it.
     pub fn find(&self) -> Result<(Assets, Kernel)> {
         let assets = Assets::find(self.scheduler.as_deref())?;
         let kernel = match &self.kernel {
@@ -125,14 +142,14 @@ pub struct BarsArguments {
     /// Options for the scheduler, in one string: "--policy fifo --no-preempt".
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, default_value = "")]
     pub scheduler_args: String,
-    /// Measure each phase so often, in the same boot; the table shows medians.
+    /// Measure each phase N times in the same boot; the table shows medians
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=99))]
     pub repeat: u32,
     /// Fail if a bar is missed.
     #[arg(long)]
     pub strict: bool,
-    /// Write the figures here too.
+    /// Write the figures to this file too
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
@@ -147,27 +164,27 @@ pub struct LabArguments {
     /// Measure these phases only, comma-separated; all of them take long.
     #[arg(long, value_name = "PHASE", value_delimiter = ',')]
     pub phases: Vec<String>,
-    /// Measure each phase for so many seconds of the guest.
+    /// Measure each phase for S seconds of the guest
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     pub seconds: f64,
-    /// Measure everything so often.
+    /// Measure everything N times
     #[arg(long, value_name = "N", default_value_t = 3,
         value_parser = clap::value_parser!(u32).range(1..=99))]
     pub iterations: u32,
-    /// Go through everything so often before, without counting it.
+    /// Measure everything N times before that, without counting it
     #[arg(long, value_name = "N", default_value_t = 0,
         value_parser = clap::value_parser!(u32).range(0..=9))]
     pub warm_up: u32,
-    /// Of everything that is pseudo-random.
+    /// Seed of everything pseudo-random
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Measure every program scx_* in this folder too.
+    /// Measure every program scx_* in this folder too
     #[arg(long, value_name = "DIR")]
     pub with: Option<PathBuf>,
-    /// Measure this too: NAME=COMMAND WITH ARGUMENTS, in the guest; may be repeated.
+    /// Measure this too: NAME=COMMAND WITH ARGUMENTS, in the guest; may be repeated
     #[arg(long, value_name = "CONTENDER")]
     pub contender: Vec<String>,
-    /// Measure the kernel's own scheduler only.
+    /// Measure the kernel's own scheduler only
     #[arg(long)]
     pub kernel_only: bool,
     #[command(flatten)]
@@ -175,13 +192,13 @@ pub struct LabArguments {
     /// Options for the scheduler, in one string: "--policy fifo --no-preempt".
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, default_value = "")]
     pub scheduler_args: String,
-    /// Say which of these bars are met, as crates/bench/bars.toml has them.
+    /// Print which of these bars are met, in the format of crates/bench/bars.toml
     #[arg(long, value_name = "FILE")]
     pub bars: Option<PathBuf>,
     /// Fail if a bar is missed.
     #[arg(long, requires = "bars")]
     pub strict: bool,
-    /// Where the results go, as lab-TIME.json.
+    /// Folder of the results, lab-TIME.json
     #[arg(long, value_name = "DIR", default_value = "target/lab")]
     pub output: PathBuf,
 }
@@ -196,7 +213,7 @@ pub fn main() -> ExitCode {
         Ok(false) if runner::was_interrupted() => ExitCode::from(130),
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("vm: {error:#}");
+            eprintln!("error: {error:#}");
             ExitCode::from(2)
         }
     }
@@ -221,7 +238,7 @@ fn run(arguments: Arguments) -> Result<bool> {
     }
 }
 
-/// Kernels are fetched with their check, which needs a scheduler: that is what tells a good one.
+/// Each kernel is checked as it is fetched: it boots once and loads the scheduler.
 fn fetch(arguments: &SuiteArguments) -> Result<bool> {
     let assets = Assets::find(arguments.scheduler.as_deref())?;
     assets::fetch_programs(&assets.cache)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Runs other programs, and makes their failures readable.
+//! Runs other programs, and turns their failures into readable errors.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
@@ -8,11 +8,11 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// Lines of a program's complaint that an error quotes.
+/// Lines of a program's error output that an error quotes.
 const QUOTED_LINES: usize = 6;
 
-/// Runs to the end and returns what it printed. Dies with us: a build must not go on in a cache
-/// that is being cleaned.
+/// Runs a program to its end and returns what it printed. The program dies with this process: a
+/// build must not go on in a cache that is being cleaned.
 pub fn output(command: &mut Command) -> Result<String> {
     die_with_us(command, libc::SIGTERM);
     let Output { status, stdout, stderr } = command
@@ -20,13 +20,13 @@ pub fn output(command: &mut Command) -> Result<String> {
         .output()
         .with_context(|| format!("cannot run {}", describe(command)))?;
     if !status.success() {
-        let violation = last_lines(&String::from_utf8_lossy(&stderr), QUOTED_LINES);
-        bail!("{} failed ({status}): {violation}", describe(command));
+        let message = last_lines(&String::from_utf8_lossy(&stderr), QUOTED_LINES);
+        bail!("{} failed ({status}): {message}", describe(command));
     }
     Ok(String::from_utf8_lossy(&stdout).into_owned())
 }
 
-/// The kernel sends this signal to the child when the thread that started it is gone.
+/// The kernel sends this signal to the child when the thread that started it exits.
 pub fn die_with_us(command: &mut Command, signal: libc::c_int) {
     // SAFETY: only a system call between fork and exec.
     unsafe {
@@ -37,9 +37,9 @@ pub fn die_with_us(command: &mut Command, signal: libc::c_int) {
     }
 }
 
-/// Whoever else wants to run on this machine goes first.
-pub fn make_way(command: &mut Command) {
-    // SAFETY: only a system call between fork and exec. Nobody is refused a lower priority.
+/// Lowers the program's priority below every ordinary task of this machine.
+pub fn lower_priority(command: &mut Command) {
+    // SAFETY: only a system call between fork and exec. The kernel refuses no lower priority.
     unsafe {
         command.pre_exec(|| {
             libc::setpriority(libc::PRIO_PROCESS, 0, 10);
@@ -48,7 +48,7 @@ pub fn make_way(command: &mut Command) {
     }
 }
 
-/// The command line as a person would type it.
+/// The command line as it would be typed.
 pub fn describe(command: &Command) -> String {
     std::iter::once(command.get_program())
         .chain(command.get_args())
@@ -57,6 +57,7 @@ pub fn describe(command: &Command) -> String {
         .join(" ")
 }
 
+/// The last lines that are not empty, in one line.
 pub fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(count)..].join(" | ")

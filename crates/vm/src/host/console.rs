@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Reads the kernel's console log: trouble that spoils a pass, and the last words of a guest that
-//! died.
+//! Reads the kernel's console log: warnings that turn a pass into a failure, and the last messages
+//! of a guest that died.
 
 use std::path::Path;
 
-/// Marks of a kernel in trouble.
+/// Words in the first line of a kernel warning or crash.
 const TROUBLE: &[&str] = &["BUG:", "WARNING:", "Oops", "Kernel panic", "general protection fault"];
-/// What a kernel says just before a warning that is its own fault, and that says nothing about the
-/// scheduler. The only one: 6.12 miscounts the bandwidth of its fair server when a CPU goes offline
-/// while a sched_ext scheduler is loaded. Seen in two of three runs of a stock scx_rustland 1.1.4.
+/// Messages just before a warning that is the kernel's own fault and not the scheduler's. There is
+/// one: 6.12 miscounts the bandwidth of its fair server when a CPU goes offline while a sched_ext
+/// scheduler is loaded. It was seen in two of three runs of a stock scx_rustland 1.1.4.
 const KNOWN_FAULTS: &[&str] = &["dl_rq->running_bw > old"];
-/// The opcode of a breakpoint. The instruction pointer that is printed stands behind it.
+/// The opcode of a breakpoint. The printed instruction pointer is the byte after it.
 const INT3: &str = "cc";
-/// Lines that the guest agent wrote there itself.
+/// Prefix of the guest agent's own lines.
 const OWN: &str = "vm| ";
 const LAST_WORDS: usize = 6;
 
@@ -30,20 +30,20 @@ impl Console {
         Console { lines: kernel_lines.map(str::to_string).collect() }
     }
 
-    /// The first line that must not be there.
+    /// The first line of a warning or a crash.
     pub fn trouble(&self) -> Option<&str> {
         self.troubles().next()
     }
 
-    /// Faults of the kernel that are known and forgiven, to be mentioned all the same.
+    /// Known faults of the kernel, which do not fail a scenario but are reported.
     pub fn known_faults(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(String::as_str).filter(|line| is_known_fault(line))
     }
 
-    /// Proof that QEMU ran code which was not in memory any more: the kernel died of a breakpoint
-    /// (int3), and the code that it then prints has another instruction there. Kernels rewrite
-    /// their own code behind such breakpoints, and QEMU, with a thread for each virtual CPU, now
-    /// and then goes on with a breakpoint that another CPU has just removed.
+    /// Finds the proof that QEMU executed code that was no longer in memory: the kernel died of a
+    /// breakpoint (int3), and the code that it then prints has another instruction at that place.
+    /// Kernels patch their own code behind such breakpoints. QEMU with a thread for each virtual
+    /// CPU sometimes still executes a breakpoint that another CPU has just removed.
     pub fn emulators_fault(&self) -> Option<&str> {
         let (at, line) = self.lines.iter().enumerate().find(|(_, line)| is_trouble(line))?;
         let code = self.lines[at..].iter().find_map(|line| line.split_once("Code: "))?.1;
@@ -53,12 +53,12 @@ impl Console {
         (ran_breakpoint && holds_another).then_some(line)
     }
 
-    /// What the kernel said in the end: its trouble if it had any, else its last lines.
+    /// The kernel's warnings if it printed any, else its last lines.
     pub fn last_words(&self) -> String {
         let troubles: Vec<&str> = self.troubles().take(LAST_WORDS).collect();
         match (troubles.is_empty(), self.lines.len()) {
             (false, _) => troubles.join(" | "),
-            (true, 0) => "the kernel said nothing".into(),
+            (true, 0) => "the kernel printed nothing".into(),
             (true, count) => self.lines[count.saturating_sub(LAST_WORDS)..].join(" | "),
         }
     }
@@ -83,19 +83,20 @@ fn is_known_fault(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     fn console(text: &str) -> Console {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("console-{}.log", COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::write(&path, text).expect("a file in the target folder");
-        Console::read(&path)
+        let (process, number) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("console-{process}-{number}.log"));
+        std::fs::write(&path, text).expect("a temporary file");
+        let console = Console::read(&path);
+        std::fs::remove_file(&path).expect("the file can be removed");
+        console
     }
 
     #[test]
-    fn a_breakpoint_that_memory_does_not_hold_is_the_emulators_fault() {
+    fn a_breakpoint_that_is_not_in_memory_is_the_emulators_fault() {
         let ghost = console(
             "[28.1] Oops: int3: 0000 [#1] SMP NOPTI\n\
              [28.2] RIP: 0010:__schedule+0x9f/0x1080\n\
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_death_is() {
+    fn no_other_crash_is_the_emulators_fault() {
         let real = "[1.0] Oops: int3: 0000 [#1]\n[1.0] Code: 0f 84 6c 0a 00 00 cc <d5> 04 00";
         let without_code = "[1.0] Oops: int3: 0000 [#1]\n[1.0] Kernel panic - not syncing";
         let cut_off = "[1.0] Oops: int3: 0000 [#1]\n[1.0] Code: 0f 84 6c 0a";
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_fault_is_forgiven_and_mentioned() {
+    fn a_known_kernel_fault_is_reported_and_fails_nothing() {
         let fault = "[1.0] dl_rq->running_bw > old\n[1.0] WARNING: CPU: 1 PID: 0";
         assert_eq!(console(fault).trouble(), None);
         assert_eq!(console(fault).known_faults().count(), 1);
@@ -129,8 +130,8 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_the_trouble_or_else_the_last_lines() {
-        assert_eq!(console("").last_words(), "the kernel said nothing");
+    fn last_words_are_the_warnings_or_else_the_last_lines() {
+        assert_eq!(console("").last_words(), "the kernel printed nothing");
         assert_eq!(console("a\nb\nBUG: c\nd").last_words(), "BUG: c");
         assert_eq!(console("a\n\nb").last_words(), "a | b");
     }

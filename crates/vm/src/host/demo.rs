@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The demonstration: one boot in exact mode that a person can follow, and a small table of what it
-//! measured.
+//! The demonstration: one boot in exact mode with its progress on the screen, and a table of what
+//! it measured.
 
 use super::cli::Subject;
 use super::kernel::Kernel;
@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 
 const CPUS: u32 = 2;
 
-/// One line of the table: what it is, the metric's name, and whether less is better.
+/// One line of the table: label, name of the metric, and whether less is better.
 const MEASURES: [(&str, &str, bool); 3] = [
-    ("wake-up p50, us", "wake_p50_us", true),
-    ("wake-up p99, us", "wake_p99_us", true),
+    ("wakeup p50, us", "wake_p50_us", true),
+    ("wakeup p99, us", "wake_p99_us", true),
     ("hogs' work, units/s", "work_per_s", false),
 ];
 
-/// Whether the demonstration came to its end.
+/// Returns whether the demonstration reached its end.
 pub fn run(subject: &Subject) -> Result<bool> {
     let (assets, kernel) = subject.find()?;
     introduce(&kernel);
@@ -59,7 +59,7 @@ fn introduce(kernel: &Kernel) {
         kernel.name
     );
     println!(
-        "Time in there counts instructions, 1 ns each, so a busy machine does not blur the figures."
+        "Time in the guest counts instructions, 1 ns each, so other load here changes no figure."
     );
     println!("It takes about half a minute.\n");
 }

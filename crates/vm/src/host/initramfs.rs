@@ -12,7 +12,7 @@ const DIRECTORY: u32 = 0o040_755;
 const REGULAR: u32 = 0o100_000;
 const CHARACTER_DEVICE: u32 = 0o020_600;
 
-/// An archive in the making; everything in it belongs to root whoever makes it.
+/// An archive under construction. Every file in it belongs to root.
 pub struct Archive {
     bytes: Vec<u8>,
     entries: u32,
@@ -20,8 +20,8 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// With the folders every boot needs and the console, which the kernel opens before anything is
-    /// mounted.
+    /// An archive with the folders that every boot needs and the console, which the kernel opens
+    /// before anything is mounted.
     pub fn new() -> Archive {
         let mut archive = Archive { bytes: Vec::new(), entries: 0, names: BTreeSet::new() };
         for folder in ["/bin", "/dev", "/proc", "/root", "/run", "/sys", "/tmp"] {
@@ -31,7 +31,7 @@ impl Archive {
         archive
     }
 
-    /// Copies a file of the machine; a name that is already there is left as it is.
+    /// Copies a file of the machine. A name that the archive already has stays as it is.
     pub fn file(&mut self, name: &str, source: &Path) -> Result<()> {
         let content = fs::read(source).with_context(|| format!("reading {}", source.display()))?;
         let mode = fs::metadata(source)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Finds kernels with a working sched_ext: newest first within a series, each checked before it is
-//! trusted.
+//! Finds kernels with a working sched_ext: the newest of a series first. Each is checked before
+//! use.
 
 use super::apt::Apt;
 use super::assets::Assets;
@@ -14,30 +14,30 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The series that the suite runs on by itself, newest first.
+/// The series that the suite runs on by default, newest first.
 pub const SERIES: [&str; 2] = ["7.3", "7.2"];
-/// Debian's flavour for virtual machines has everything we need built in.
+/// Debian's flavour for virtual machines: all drivers that a boot needs are built in.
 const FLAVOUR: &str = "-cloud-amd64";
-/// Both kinds of package carry the same kernel, signed and unsigned; not every suite has both.
+/// Both kinds of package contain the same kernel, signed and unsigned; not every suite has both.
 const PACKAGES: [&str; 2] = ["linux-binary-", "linux-binary-unsigned-"];
 const OPTIONS: [&str; 2] = ["CONFIG_SCHED_CLASS_EXT=y", "CONFIG_DEBUG_INFO_BTF=y"];
-/// What every loader names when the types of the kernel's own functions are malformed.
+/// The word in every loader's error when the types of the kernel's own functions are malformed.
 const BTF_REFUSAL: &str = "BTF";
 
 /// A kernel to boot.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// Short: it names console logs and table rows.
+    /// A short name for console logs and table rows.
     pub name: String,
     pub image: PathBuf,
 }
 
-/// A user's own image, under the version it carries in its header.
+/// An image given by path, named by the version in its header.
 pub fn of_user(path: &Path) -> Result<Kernel> {
     let bytes =
         fs::read(path).with_context(|| format!("cannot read the kernel {}", path.display()))?;
     let name = image_version(&bytes).with_context(|| {
-        format!("{} is no bootable x86 kernel image (bzImage or vmlinuz)", path.display())
+        format!("{} is not a bootable x86 kernel image (bzImage or vmlinuz)", path.display())
     })?;
     Ok(Kernel {
         name: short_name(&name),
@@ -45,8 +45,8 @@ pub fn of_user(path: &Path) -> Result<Kernel> {
     })
 }
 
-/// The kernels of a series that are good: from the cache if there is one, else the newest that
-/// passes the checks.
+/// A good kernel of a series: from the cache if there is one, else the newest that passes the
+/// checks.
 pub fn of_series(assets: &Assets, series: &str) -> Result<Kernel> {
     if let Some(built) = kernel_build::existing(&assets.cache, series) {
         return Ok(built);
@@ -58,10 +58,7 @@ pub fn of_series(assets: &Assets, series: &str) -> Result<Kernel> {
         return Ok(kernel_at(&assets.cache.folder().join("kernels").join(&release), &release));
     }
     if series == kernel_build::SERIES {
-        bail!(
-            "no kernel {series} in the cache: build it with `cargo test --release --test vm -- \
-                build-kernel`"
-        );
+        bail!("no kernel {series} in the cache: build it with `pandemonium_vm build-kernel`");
     }
     let releases =
         Apt::open(&assets.cache)?.names(PACKAGES[0]).map(|names| releases_of(&names, series))?;
@@ -87,7 +84,7 @@ enum Verdict {
     Skipped(String),
 }
 
-/// Fetches one kernel, looks at its options, boots it once, and remembers the result.
+/// Fetches one kernel, checks its options, boots it once, and stores the verdict.
 fn check(assets: &Assets, release: &str) -> Result<Verdict> {
     let record = verdict_path(&assets.cache, release);
     if let Ok(reason) = fs::read_to_string(&record)
@@ -125,8 +122,8 @@ fn check(assets: &Assets, release: &str) -> Result<Verdict> {
             remember(&record, "its BTF refuses sched_ext schedulers".into())
         }
         Outcome::Interrupted => bail!("interrupted"),
-        // Then the scheduler has another fault, and the suite is there to find it.
-        Outcome::Failed(_) | Outcome::Complained(_) => Ok(Verdict::Good(kernel)),
+        // The scheduler has another fault, which the suite is to find.
+        Outcome::Failed(_) | Outcome::KernelWarned(_) => Ok(Verdict::Good(kernel)),
         other => Ok(Verdict::Skipped(format!("{}: {}", other.name(), other.reason()))),
     }
 }
@@ -153,15 +150,15 @@ fn is_good(cache: &Cache, release: &str) -> bool {
     fs::read_to_string(verdict_path(cache, release)).is_ok_and(|verdict| verdict == GOOD)
 }
 
-/// Image and configuration of one release.
+/// Fetches image and configuration of one release.
 fn fetch(cache: &Cache, release: &str) -> Result<PathBuf> {
     cache.item(&format!("kernels/{release}"), |folder| {
         let apt = Apt::open(cache)?;
         progress::step(&format!("fetching linux-{release}"));
         let unpacked = folder.join("unpacked");
         let known = apt.names("linux-binary-")?;
-        // Lists may name packages that the archive has no more, so the second kind is tried when
-        // the first fails.
+        // The package lists may name packages that the archive has dropped, so the second kind is
+        // tried if the first fails.
         let binaries = PACKAGES
             .iter()
             .map(|prefix| format!("{prefix}{release}"))
@@ -181,7 +178,7 @@ fn fetch(cache: &Cache, release: &str) -> Result<PathBuf> {
         fs::rename(image, folder.join("vmlinuz")).context("keeping the kernel")?;
         fs::rename(modules.join("config"), folder.join("config"))
             .context("the package has no config")?;
-        fs::remove_dir_all(unpacked).context("removing what is not needed")
+        fs::remove_dir_all(unpacked).context("removing the unpacked package")
     })
 }
 

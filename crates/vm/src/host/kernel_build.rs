@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Builds the oldest kernel with sched_ext, which no distribution packages with it switched on,
-//! from Debian's source package and the configuration beside this folder. Once: the result is kept
-//! in the cache.
+//! Builds Linux 6.12, the oldest kernel with sched_ext, from Debian's source package and
+//! kernel-6.12.config, because no distribution packages 6.12 with sched_ext enabled. The result is
+//! kept in the cache.
 
 use super::apt::{Apt, PROGRAMS};
 use super::cache::Cache;
@@ -16,9 +16,9 @@ use std::process::Command;
 pub const SERIES: &str = "6.12";
 const ITEM: &str = "kernels/6.12-built-2";
 const SOURCE_PACKAGE: &str = "linux-source-6.12";
-/// The options, on top of nothing at all.
+/// The options, on top of allnoconfig.
 const FRAGMENT: &str = include_str!("../../kernel-6.12.config");
-/// Program or header that the build needs, and Debian's package that has it.
+/// Programs and headers that the build needs, and the Debian packages that contain them.
 const TOOLS: [(&str, &str); 6] = [
     ("make", "make"),
     ("gcc", "gcc"),
@@ -30,12 +30,12 @@ const TOOLS: [(&str, &str); 6] = [
 const HEADERS: [(&str, &str); 2] =
     [("/usr/include/openssl/opensslv.h", "libssl-dev"), ("/usr/include/libelf.h", "libelf-dev")];
 
-/// The built kernel, if it is this series and there is one.
+/// The built kernel, if the series is 6.12 and the cache has it.
 pub fn existing(cache: &Cache, series: &str) -> Option<Kernel> {
     (series == SERIES).then(|| cache.existing(ITEM)).flatten().map(|folder| kernel_in(&folder))
 }
 
-/// Builds it unless that was done before.
+/// Builds the kernel unless the cache has it.
 pub fn build(cache: &Cache) -> Result<Kernel> {
     let folder = cache.item(ITEM, |folder| {
         expect_tools()?;
@@ -89,7 +89,7 @@ fn unpack_source(cache: &Cache, folder: &Path) -> Result<PathBuf> {
     Ok(tree)
 }
 
-/// Nothing, plus the fragment, plus what that implies.
+/// allnoconfig, plus the fragment, plus the options that it implies.
 fn configure(tree: &Path) -> Result<()> {
     let fragment = tree.join("vm.config");
     fs::write(&fragment, FRAGMENT).context("writing the configuration")?;
@@ -101,7 +101,7 @@ fn configure(tree: &Path) -> Result<()> {
             .current_dir(tree),
     )?;
     make(tree, &["olddefconfig"])?;
-    // The tools decide too: without a working pahole the BTF option silently falls away.
+    // Without a working pahole the build silently drops the BTF option.
     let result = fs::read_to_string(tree.join(".config")).context("reading the configuration")?;
     for option in ["CONFIG_SCHED_CLASS_EXT=y", "CONFIG_DEBUG_INFO_BTF=y"] {
         ensure!(
@@ -112,7 +112,7 @@ fn configure(tree: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A build that is killed halfway leaves its log in the partial item.
+/// Runs make in the kernel tree.
 fn make(tree: &Path, arguments: &[&str]) -> Result<()> {
     command::output(
         Command::new("make").args(arguments).current_dir(tree).env("KBUILD_BUILD_USER", "vm"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The lab: `bench run` in exact time, one boot for each number of CPUs, all results in one file.
+//! The lab: `bench run` in exact mode, one boot for each number of CPUs, all results in one file.
 
 use super::assets::{self, Assets};
 use super::cli::LabArguments;
@@ -18,13 +18,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Instant, SystemTime};
 
-/// What a boot and the waits for quiet may take, in seconds of fast mode.
+/// Limit for the boot and the waits for an idle machine, in seconds of fast mode.
 const LIMIT_S: f64 = 120.0;
-/// What a phase may take beyond its seconds, and loading a scheduler, likewise.
+/// Limits for a phase beyond its own seconds, and for loading a scheduler, likewise.
 const LIMIT_S_PHASE: f64 = 6.0;
 const LIMIT_S_LOAD: f64 = 15.0;
 
-/// Whether every boot came to its end.
+/// Returns whether every boot reached its end.
 pub fn run(arguments: &LabArguments) -> Result<bool> {
     let (mut assets, kernel) = arguments.subject.find()?;
     let peers = match &arguments.with {
@@ -35,7 +35,7 @@ pub fn run(arguments: &LabArguments) -> Result<bool> {
     let detail = lab::to_word(&words)?;
     let schedulers = 2 + peers.len() + arguments.contender.len();
     let compiler = compiler(&assets, arguments);
-    assets.take(more_files(&kernel, peers), compiler);
+    assets.add(more_files(&kernel, peers), compiler);
     let path = output(&arguments.output)?;
     let mut receiver = Receiver::default();
     let mut finished = true;
@@ -52,20 +52,20 @@ pub fn run(arguments: &LabArguments) -> Result<bool> {
     Ok(finished && met && !runner::was_interrupted())
 }
 
-/// For the phase that compiles. Without one everything else can be measured all the same.
+/// A compiler for the phase `compile`. If it cannot be fetched, the other phases still run.
 fn compiler(assets: &Assets, arguments: &LabArguments) -> Option<Program> {
     let phases = &arguments.phases;
     if !phases.is_empty() && !phases.iter().any(|phase| phase == "compile") {
         return None;
     }
     let fetched = programs::TCC.get(&assets.cache);
-    let complain = |error: &anyhow::Error| {
+    let warn = |error: &anyhow::Error| {
         progress::line(&format!("no compiler for the guest, so `compile` will fail: {error:#}"));
     };
-    fetched.inspect_err(complain).ok()
+    fetched.inspect_err(warn).ok()
 }
 
-/// What the guest's `bench run` is told.
+/// The arguments of `bench run` in the guest.
 fn words(arguments: &LabArguments, peers: &[(String, PathBuf)]) -> Result<Vec<String>> {
     let mut words: Vec<String> = Vec::new();
     let mut add = |option: &str, value: String| words.extend([option.to_string(), value]);
@@ -77,7 +77,7 @@ fn words(arguments: &LabArguments, peers: &[(String, PathBuf)]) -> Result<Vec<St
         add("--phases", arguments.phases.join(","));
     }
     if !arguments.scheduler_args.is_empty() {
-        // In one word: it begins with a dash.
+        // In one word, because the value begins with a dash.
         words.push(format!("--scheduler-args={}", arguments.scheduler_args));
     }
     for (name, _) in peers {
@@ -117,7 +117,7 @@ fn boot<'a>(
     })
 }
 
-/// One boot. Every piece of its results is written as it comes.
+/// One boot. Writes the results file at every piece that arrives.
 fn measure(boot: &Boot, receiver: &mut Receiver, path: &Path) -> Result<bool> {
     progress::line(&format!("Linux {}, {} CPUs: booting", boot.kernel.name, boot.cpus));
     let start = Instant::now();
@@ -144,7 +144,7 @@ fn measure(boot: &Boot, receiver: &mut Receiver, path: &Path) -> Result<bool> {
     Ok(passed)
 }
 
-/// Whoever looks finds the old file or the new one.
+/// Replaces the file in one step, so that a reader finds a complete one at any time.
 fn keep(receiver: &mut Receiver, path: &Path) -> Result<()> {
     let results = receiver.results().context("there are no results")?;
     results["command"] = Value::String(command_line());
@@ -159,10 +159,10 @@ fn command_line() -> String {
         true => format!("'{word}'"),
         false => word,
     });
-    format!("cargo test --release --test vm -- {}", words.collect::<Vec<_>>().join(" "))
+    format!("pandemonium_vm {}", words.collect::<Vec<_>>().join(" "))
 }
 
-/// Schedulers in a folder, by their places in the guest.
+/// Schedulers in a folder, with their paths in the guest.
 fn programs(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -172,7 +172,7 @@ fn programs(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(names.into_iter().map(|name| (format!("/bin/{name}"), folder.join(&name))).collect())
 }
 
-/// The kernel's configuration goes where programs look for it.
+/// The schedulers, and the kernel's configuration at the path where programs expect it.
 fn more_files(kernel: &Kernel, peers: Vec<(String, PathBuf)>) -> Vec<(String, PathBuf)> {
     let config = kernel.image.with_file_name("config");
     let release = kernel.image.parent().and_then(Path::file_name).and_then(|name| name.to_str());
@@ -188,7 +188,7 @@ fn output(folder: &Path) -> Result<PathBuf> {
     Ok(folder.join(format!("lab-{}.json", now.map_or(0, |since| since.as_secs()))))
 }
 
-/// The tables of the program under test, and its judgement of the bars: whether all are met.
+/// Prints the tables of `bench report`, and returns whether all bars are met.
 fn report(assets: &Assets, path: &Path, arguments: &LabArguments) -> Result<bool> {
     let mut command = Command::new(&assets.scheduler);
     command.args(["bench", "report"]).arg(path);
@@ -198,6 +198,6 @@ fn report(assets: &Assets, path: &Path, arguments: &LabArguments) -> Result<bool
     let shown = command.status().context("showing the results")?;
     match shown.code() {
         Some(code @ (0 | 1)) => Ok(code == 0),
-        _ => bail!("they could not be shown: try `scx_pandemonium_user bench report`"),
+        _ => bail!("`{} bench report` failed", assets.scheduler.display()),
     }
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Which libraries a program of this machine needs to run elsewhere.
+//! Finds the libraries that a program of this machine needs to run in the guest.
 
 use super::command;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The loader and the libraries of a program, as absolute paths; none for a static one.
+/// The loader and the libraries of a program, as absolute paths; none for a static program.
 pub fn of(program: &Path) -> Result<Vec<PathBuf>> {
     let listing = match command::output(Command::new("ldd").arg(program)) {
         Ok(listing) => listing,
@@ -19,7 +19,7 @@ pub fn of(program: &Path) -> Result<Vec<PathBuf>> {
     let mut libraries = Vec::new();
     for line in listing.lines() {
         if line.contains("not found") {
-            bail!("{} misses a library: {}", program.display(), line.trim());
+            bail!("{} lacks a library: {}", program.display(), line.trim());
         }
         // "name => /path (address)" or "/path (address)"; the vdso has no path.
         let path = line.split_whitespace().find(|word| word.starts_with('/'));

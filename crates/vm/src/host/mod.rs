@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The host: finds what a boot needs, boots, listens, judges.
+//! The host part: finds what a boot needs, boots, receives messages, judges.
 
 mod apt;
 mod assets;
@@ -10,6 +10,7 @@ mod cli;
 mod command;
 mod console;
 mod demo;
+mod host_cpu;
 mod initramfs;
 mod kernel;
 mod kernel_build;
@@ -19,7 +20,6 @@ mod programs;
 mod progress;
 mod qemu;
 mod runner;
-mod seat;
 mod sources;
 mod suite;
 mod table;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Programs that the machine may lack, unpacked from Debian's packages with their own libraries.
+//! Programs that the machine may lack, unpacked from Debian packages with their own libraries.
 //!
-//! Each brings its own C library and loader, so it runs on any machine, root or not, and beside
-//! programs that were linked against another C library.
+//! Each comes with its own C library and loader, so it runs on any machine, without root, and
+//! beside programs linked against another C library.
 
 use super::apt::{Apt, PROGRAMS};
 use super::cache::Cache;
@@ -13,13 +13,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What to unpack, and where the program is inside.
+/// Which packages to unpack, and where the program is inside.
 pub struct Recipe {
-    /// Name of the cache item: changes when the layout changes.
+    /// Name of the cache item. It changes when the layout changes.
     pub item: &'static str,
     pub package: &'static str,
     pub program: &'static str,
-    /// Packages of the closure that the program never loads as we use it: scripts, drivers opened
+    /// Packages of the closure that the program does not load in our use: scripts, drivers opened
     /// on demand.
     pub without: &'static [&'static str],
 }
@@ -53,8 +53,8 @@ pub const BUSYBOX: Recipe = Recipe {
     without: &["libc6"],
 };
 
-/// A real C compiler in 300 kB, for the phase `compile`. What it compiles there includes nothing
-/// and is not linked, so it needs no other package.
+/// A C compiler of 300 kB for the phase `compile`. Its input includes no header and is not linked,
+/// so it needs no other package.
 pub const TCC: Recipe =
     Recipe { item: "tcc-1", package: "tcc", program: "usr/bin/tcc", without: &[] };
 
@@ -65,7 +65,7 @@ pub struct Program {
     pub path: PathBuf,
 }
 
-/// Where Debian keeps the libraries of this machine's kind.
+/// Where Debian installs libraries for x86_64.
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 const LOADER: &str = "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2";
 
@@ -80,7 +80,7 @@ impl Recipe {
             let versioned: Vec<String> =
                 packages.iter().map(|package| format!("{package}/{PROGRAMS}")).collect();
             apt.unpack(&versioned, folder)?;
-            // Documents and translations are half of what was unpacked.
+            // Documentation and translations are half of the files.
             for part in ["usr/share/doc", "usr/share/locale", "usr/share/man"] {
                 let _ = fs::remove_dir_all(folder.join(part));
             }
@@ -110,7 +110,7 @@ impl Program {
         command
     }
 
-    /// The libraries that the loader really takes, all of them from inside.
+    /// The libraries that the loader uses, all of them from the unpacked packages.
     pub fn libraries(&self) -> Result<Vec<PathBuf>> {
         if !self.loader().exists() {
             return Ok(Vec::new());
@@ -121,7 +121,7 @@ impl Program {
         let missing = listing.lines().find(|line| line.contains("not found"));
         ensure!(
             missing.is_none(),
-            "{} misses a library: {}",
+            "{} lacks a library: {}",
             self.path.display(),
             missing.unwrap_or_default().trim()
         );
@@ -131,7 +131,7 @@ impl Program {
     }
 
     fn check(&self) -> Result<()> {
-        ensure!(self.path.is_file(), "{} is not there", self.path.display());
+        ensure!(self.path.is_file(), "{} does not exist", self.path.display());
         self.libraries().map(drop)
     }
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One line that says what is going on, rewritten in place on a terminal and left out elsewhere.
+//! The progress line: rewritten in place on a terminal, left out elsewhere.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-/// Announces a preparation step that may take a while.
+/// Announces a preparation that may take long.
 pub fn step(text: &str) {
     clear();
     eprintln!("{text} ...");
 }
 
-/// Shows the state of a run; the next call of this module wipes it.
+/// Shows the state of a run; the next call into this module erases it.
 pub fn show(name: &str, elapsed: Duration, text: &str) {
     if std::io::stderr().is_terminal() {
         let line: String =
@@ -21,13 +21,14 @@ pub fn show(name: &str, elapsed: Duration, text: &str) {
     }
 }
 
-/// Prints a line for keeps.
+/// Prints a line that stays.
 pub fn line(text: &str) {
     clear();
     println!("{text}");
     let _ = std::io::stdout().flush();
 }
 
+/// Erases the progress line.
 pub fn clear() {
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K");

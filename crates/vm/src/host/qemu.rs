@@ -10,20 +10,20 @@ use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// From here on the virtual CPUs share one instruction budget; before, one could starve another for
-/// tens of milliseconds.
+/// From this version on the virtual CPUs share one budget of instructions. Before it, one CPU could
+/// starve another for tens of milliseconds.
 const VERSION_MIN: (u32, u32) = (8, 1);
 const NAME: &str = "qemu-system-x86_64";
 const MEMORY: &str = "2G";
 
 pub enum Qemu {
-    /// The machine's own.
+    /// Installed on this machine.
     Own(PathBuf),
-    /// Unpacked from Debian's packages.
+    /// Unpacked from Debian packages.
     Private(Program),
 }
 
-/// One machine to start.
+/// A virtual machine to start.
 pub struct Machine<'a> {
     pub kernel: &'a Path,
     pub initramfs: &'a Path,
@@ -53,14 +53,15 @@ impl Qemu {
         Ok(Qemu::Private(programs::QEMU.get(cache)?))
     }
 
-    /// The command that boots a machine: messages on its standard output, the console in a file.
+    /// The command that boots a machine: messages appear on its standard output, the console in a
+    /// file.
     pub fn boot(&self, machine: &Machine) -> Command {
         let mut command = self.command();
         match machine.mode {
             Mode::Fast => command.args(["-accel", "tcg,thread=multi"]),
             Mode::Exact => {
                 let clock = ["-icount", "shift=0,sleep=off", "-rtc", "base=utc,clock=vm"];
-                // guest/metronome.rs uses up to three beside the two that Linux may want.
+                // guest/metronome.rs uses up to three timers beside the two that Linux may use.
                 let timers = ["-global", "hpet.timers=5"];
                 command.args(["-accel", "tcg,thread=single"]).args(clock).args(timers)
             }
@@ -88,12 +89,12 @@ impl Qemu {
 }
 
 fn kernel_arguments(machine: &Machine) -> String {
-    // Warnings must reach the console, where they fail a scenario; boot chatter must not, it costs
-    // a second.
+    // Warnings must reach the console, where they fail a scenario. Boot messages must not: they
+    // take a second.
     let always = "console=ttyS0 panic=-1 loglevel=5 rdinit=/init";
     let metronome = match machine.mode {
         Mode::Fast => "",
-        // Lets the metronome (guest/metronome.rs) reach the HPET, which the kernel has claimed.
+        // Lets guest/metronome.rs map the HPET, which the kernel has claimed.
         Mode::Exact => " iomem=relaxed",
     };
     format!("{always}{metronome} {}", machine.arguments)

@@ -4,9 +4,9 @@
 
 use super::assets::Assets;
 use super::console::Console;
+use super::host_cpu::HostCpu;
 use super::kernel::Kernel;
 use super::qemu::Machine;
-use super::seat::Seat;
 use super::{command, progress};
 use crate::protocol::{Message, Mode, Orders};
 use crate::scenario::{Expect, Scenario};
@@ -19,21 +19,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How a boot ended. Only the guest can fail; dying and being late are told apart from it.
+/// How a boot ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Passed,
-    /// The guest said so.
+    /// The guest reported a failure.
     Failed(String),
-    /// The guest passed, or was late, and its kernel printed a warning or worse.
-    Complained(String),
-    /// The agent never said hello.
+    /// The guest passed or timed out, and its kernel printed a warning or worse.
+    KernelWarned(String),
+    /// The guest agent sent no hello.
     NeverUp(String),
     /// QEMU ended without a verdict.
     GuestDied(String),
-    /// We ended it.
+    /// The host killed it at its limit.
     TimedOut(String),
-    /// The console proves a fault of QEMU's threads: `Console::emulators_fault`.
+    /// The console proves a fault of QEMU's threads: see `Console::emulators_fault`.
     EmulatorErred(String),
     Interrupted,
 }
@@ -44,31 +44,31 @@ pub struct Boot<'a> {
     pub scenario: &'static Scenario,
     pub cpus: u32,
     pub mode: Mode,
-    /// For the scenario: see `Orders`.
+    /// Input for the scenario: see `Orders`.
     pub detail: &'a str,
     /// The boot is killed after so many seconds of the host in fast mode.
     pub limit_s: u64,
 }
 
-/// What to do with messages that are neither progress nor verdict.
+/// Called for each message that is neither progress nor verdict.
 pub type Listener<'a> = dyn FnMut(&Message) + 'a;
 
 const GLANCE: Duration = Duration::from_millis(200);
-/// A boot takes 3 to 10 s. One in some 150, on a busy host, was seen to stop short of our agent,
-/// for a reason that its console did not tell; the scheduler was not even loaded.
+/// A boot takes 3 to 10 s. On a busy host about one in 150 stopped before the guest agent ran, with
+/// the scheduler not yet loaded and no reason on the console.
 const COME_UP_LIMIT: Duration = Duration::from_secs(40);
-/// From verdict to power off; later messages of the kernel would be lost.
-const FAREWELL: Duration = Duration::from_secs(10);
-/// A kernel that does not come up twice in a row has a reason. QEMU erred in 2 of 58 boots beside
+/// From the verdict to power-off. Killing QEMU earlier would lose kernel messages.
+const POWER_OFF_LIMIT: Duration = Duration::from_secs(10);
+/// A kernel that twice in a row does not come up is broken. QEMU failed in 2 of 58 boots beside
 /// others.
 const ATTEMPTS: u32 = 2;
-/// Exact mode takes about 4 s of the host for each of the guest; a busy host may double that, and
-/// is no reason to fail.
+/// Exact mode takes about 4 s of the host for each second of the guest. A busy host may double that
+/// without failing a scenario.
 const EXACT_FACTOR: u32 = 10;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Ctrl-C ends the boot in progress, not the report of what was found until then.
+/// An interrupt ends the boot in progress; the report on earlier boots still appears.
 pub fn catch_interrupts() {
     extern "C" fn note(_: libc::c_int) {
         INTERRUPTED.store(true, Ordering::Relaxed);
@@ -79,7 +79,7 @@ pub fn catch_interrupts() {
     }
 }
 
-/// Whether a signal asked for the end.
+/// Whether a signal has asked this program to end.
 pub fn was_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
@@ -89,8 +89,8 @@ impl Boot<'_> {
         self.assets.logs.join(format!("{}-{}.console.log", self.scenario.name, self.kernel.name))
     }
 
-    /// Boots, listens until the end, and judges. Only a guest that never came up, or that a fault
-    /// of QEMU ended, gets a second chance, and that is said.
+    /// Boots, receives messages until the end, and judges. A guest that never came up, or that a
+    /// fault of QEMU ended, gets a second try, which is reported.
     pub fn run(&self, listener: &mut Listener) -> Result<Outcome> {
         for attempt in 1.. {
             match self.attempt(listener)? {
@@ -98,7 +98,7 @@ impl Boot<'_> {
                     let kept = self.console_path().with_extension("first.log");
                     let _ = fs::rename(self.console_path(), &kept);
                     progress::line(&format!(
-                        "    {}: {}, once more (console: {})",
+                        "    {}: {}, second try (console: {})",
                         self.scenario.name,
                         outcome.name(),
                         kept.display()
@@ -112,56 +112,50 @@ impl Boot<'_> {
 
     fn attempt(&self, listener: &mut Listener) -> Result<Outcome> {
         let console_path = self.console_path();
-        let complaints_path = console_path.with_extension("qemu");
-        let mut guest = self.start(&console_path, &complaints_path)?;
+        let errors_path = console_path.with_extension("qemu");
+        let mut guest = self.start(&console_path, &errors_path)?;
         let start = Instant::now();
-        let heard = self.listen(&guest, start, listener);
-        guest.end(matches!(heard, Heard::Verdict(_)));
+        let end = self.listen(&guest, start, listener);
+        guest.end(matches!(end, End::Verdict(_)));
         progress::clear();
-        let violations = fs::read_to_string(&complaints_path).unwrap_or_default();
-        let _ = fs::remove_file(&complaints_path);
+        let errors = fs::read_to_string(&errors_path).unwrap_or_default();
+        let _ = fs::remove_file(&errors_path);
         let console = Console::read(&console_path);
         for fault in console.known_faults() {
-            progress::line(&format!("    a known fault of this kernel, not ours: {fault}"));
+            progress::line(&format!("    a known fault of this kernel: {fault}"));
         }
         let emulators = console.emulators_fault().filter(|_| self.mode == Mode::Fast);
-        Ok(match heard {
-            Heard::Interrupt => Outcome::Interrupted,
+        Ok(match end {
+            End::Interrupt => Outcome::Interrupted,
             _ if emulators.is_some() => Outcome::EmulatorErred(console.last_words()),
-            Heard::Verdict(Message::Fail { reason }) => Outcome::Failed(reason),
-            Heard::Verdict(_) => match console.trouble() {
-                Some(line) => Outcome::Complained(format!("the kernel complained: {line}")),
+            End::Verdict(Message::Fail { reason }) => Outcome::Failed(reason),
+            End::Verdict(_) => match console.trouble() {
+                Some(line) => Outcome::KernelWarned(format!("the kernel warned: {line}")),
                 None => Outcome::Passed,
             },
-            Heard::End if violations.trim().is_empty() => Outcome::GuestDied(console.last_words()),
-            Heard::End => {
-                Outcome::GuestDied(format!("QEMU: {}", command::last_lines(&violations, 3)))
-            }
-            Heard::TooLate(doing) => {
+            End::Stream if errors.trim().is_empty() => Outcome::GuestDied(console.last_words()),
+            End::Stream => Outcome::GuestDied(format!("QEMU: {}", command::last_lines(&errors, 3))),
+            End::TooLate(doing) => {
                 let reason =
                     format!("killed after {} s; last heard: {doing}", start.elapsed().as_secs());
                 match console.trouble() {
                     Some(line) => {
-                        Outcome::Complained(format!("{reason}; the kernel complained: {line}"))
+                        Outcome::KernelWarned(format!("{reason}; the kernel warned: {line}"))
                     }
                     None => Outcome::TimedOut(reason),
                 }
             }
-            Heard::Nothing => {
+            End::Nothing => {
                 let waited = start.elapsed().as_secs();
                 Outcome::NeverUp(format!(
-                    "no word from the agent in {waited} s; {}",
+                    "no message from the guest agent in {waited} s; {}",
                     console.last_words()
                 ))
             }
         })
     }
 
-    fn start(
-        &self,
-        console: &std::path::Path,
-        violations: &std::path::Path,
-    ) -> Result<RunningGuest> {
+    fn start(&self, console: &std::path::Path, errors: &std::path::Path) -> Result<RunningGuest> {
         let orders = Orders {
             scenario: self.scenario.name.into(),
             mode: self.mode,
@@ -177,20 +171,19 @@ impl Boot<'_> {
             arguments: &orders.to_arguments(),
             console,
         });
-        let violations =
-            File::create(violations).context("creating a file for QEMU's complaints")?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(violations);
-        // A harness that is killed takes its guest along.
+        let errors = File::create(errors).context("creating a file for QEMU's errors")?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
+        // The guest dies with this process.
         command::die_with_us(&mut command, libc::SIGKILL);
-        let seat = match self.mode {
+        let host_cpu = match self.mode {
             Mode::Fast => None,
             Mode::Exact => {
-                command::make_way(&mut command);
-                Seat::take(&self.assets.cache)?
+                command::lower_priority(&mut command);
+                HostCpu::reserve(&self.assets.cache)?
             }
         };
-        if let Some(seat) = &seat {
-            seat.give(&mut command);
+        if let Some(host_cpu) = &host_cpu {
+            host_cpu.bind(&mut command);
         }
         let mut child =
             command.spawn().with_context(|| format!("starting {}", command::describe(&command)))?;
@@ -198,7 +191,7 @@ impl Boot<'_> {
         let (sender, messages) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
-                // A line cut off by a dying guest is no message.
+                // A dying guest may cut its last line off.
                 if let Ok(message) = serde_json::from_slice(line.trim_ascii())
                     && sender.send(message).is_err()
                 {
@@ -206,10 +199,10 @@ impl Boot<'_> {
                 }
             }
         });
-        Ok(RunningGuest { child, messages, _seat: seat })
+        Ok(RunningGuest { child, messages, _host_cpu: host_cpu })
     }
 
-    fn listen(&self, guest: &RunningGuest, start: Instant, listener: &mut Listener) -> Heard {
+    fn listen(&self, guest: &RunningGuest, start: Instant, listener: &mut Listener) -> End {
         let factor = if self.mode == Mode::Exact { EXACT_FACTOR } else { 1 };
         let limit = Duration::from_secs(self.limit_s) * factor;
         let mut doing = "booting".to_string();
@@ -221,17 +214,17 @@ impl Boot<'_> {
                 &doing,
             );
             if was_interrupted() {
-                return Heard::Interrupt;
+                return End::Interrupt;
             }
             if !up && start.elapsed() > COME_UP_LIMIT * factor {
-                return Heard::Nothing;
+                return End::Nothing;
             }
             if start.elapsed() > limit {
-                return Heard::TooLate(doing);
+                return End::TooLate(doing);
             }
             match guest.messages.recv_timeout(GLANCE) {
                 Ok(verdict @ (Message::Pass | Message::Fail { .. })) => {
-                    return Heard::Verdict(verdict);
+                    return End::Verdict(verdict);
                 }
                 Ok(Message::Progress { text }) => doing = text,
                 Ok(message) => {
@@ -242,17 +235,18 @@ impl Boot<'_> {
                     listener(&message);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Heard::End,
+                Err(RecvTimeoutError::Disconnected) => return End::Stream,
             }
         }
     }
 }
 
-enum Heard {
+enum End {
     Verdict(Message),
-    /// Not even a hello.
+    /// No hello within the limit.
     Nothing,
-    End,
+    /// QEMU ended without a verdict.
+    Stream,
     TooLate(String),
     Interrupt,
 }
@@ -260,14 +254,14 @@ enum Heard {
 struct RunningGuest {
     child: Child,
     messages: Receiver<Message>,
-    _seat: Option<Seat>,
+    _host_cpu: Option<HostCpu>,
 }
 
 impl RunningGuest {
-    /// Waits for a guest that said goodbye, kills any other.
-    fn end(&mut self, goodbye: bool) {
+    /// Waits for a guest that has sent its verdict, and kills any other.
+    fn end(&mut self, has_verdict: bool) {
         let start = Instant::now();
-        while goodbye && start.elapsed() < FAREWELL {
+        while has_verdict && start.elapsed() < POWER_OFF_LIMIT {
             match self.child.try_wait() {
                 Ok(None) => std::thread::sleep(GLANCE / 10),
                 _ => return,
@@ -286,16 +280,16 @@ impl Drop for RunningGuest {
 }
 
 impl Outcome {
-    /// In one word.
+    /// The outcome in words.
     pub fn name(&self) -> &'static str {
         match self {
             Outcome::Passed => "passed",
             Outcome::Failed(_) => "failed",
-            Outcome::Complained(_) => "failed, with a complaint of the kernel",
+            Outcome::KernelWarned(_) => "failed, with a kernel warning",
             Outcome::NeverUp(_) => "never came up",
             Outcome::GuestDied(_) => "guest died",
             Outcome::TimedOut(_) => "timed out",
-            Outcome::EmulatorErred(_) => "the emulator erred",
+            Outcome::EmulatorErred(_) => "the emulator failed",
             Outcome::Interrupted => "interrupted",
         }
     }
@@ -304,7 +298,7 @@ impl Outcome {
         match self {
             Outcome::Passed | Outcome::Interrupted => "",
             Outcome::Failed(reason)
-            | Outcome::Complained(reason)
+            | Outcome::KernelWarned(reason)
             | Outcome::NeverUp(reason)
             | Outcome::GuestDied(reason)
             | Outcome::TimedOut(reason)
@@ -312,22 +306,22 @@ impl Outcome {
         }
     }
 
-    /// Whether it says nothing of the scenario.
+    /// Whether the outcome says nothing about the scenario.
     fn is_no_verdict(&self) -> bool {
         matches!(self, Outcome::NeverUp(_) | Outcome::EmulatorErred(_))
     }
 
-    /// Whether a host that stood still for some seconds could be the reason, or QEMU's threads are.
-    /// A kernel that complained or died for another reason had one of its own.
+    /// Whether a host that stopped for seconds, or QEMU's threads, could be the reason. A kernel
+    /// that printed a warning or crashed otherwise had a reason of its own.
     pub fn may_be_the_hosts(&self) -> bool {
         matches!(self, Outcome::Failed(_) | Outcome::TimedOut(_) | Outcome::EmulatorErred(_))
     }
 
-    /// Whether this is what the scenario is meant to end in.
+    /// Whether this is the outcome that the scenario must have.
     pub fn is_expected(&self, expect: Expect) -> bool {
         match (self, expect) {
             (Outcome::Passed, Expect::Pass) => true,
-            (Outcome::Failed(reason) | Outcome::Complained(reason), Expect::Fail(parts)) => {
+            (Outcome::Failed(reason) | Outcome::KernelWarned(reason), Expect::Fail(parts)) => {
                 parts.iter().any(|part| reason.contains(part))
             }
             (Outcome::GuestDied(_), Expect::Die) => true,

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Which Debian mirror this machine uses, and which keys it trusts for it.
+//! Which Debian mirror this machine uses, and which keys it trusts for that mirror.
 //!
-//! Read from apt's own source files, in both forms, so that no host name is written here and a
-//! private mirror is honoured.
+//! It reads apt's source files, in both formats, so that no host name is fixed here and a private
+//! mirror works.
 
 use anyhow::{Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A place that carries Debian's packages.
+/// A mirror of Debian's packages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
     pub uri: String,
-    /// Path of a keyring, or the key itself as it stands in a source file.
+    /// Path of a keyring, or the key itself as in a source file.
     pub signed_by: Option<String>,
 }
 
-/// Where Debian's own package puts its keys.
+/// The file with Debian's keys.
 const DEBIAN_KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// `$SCX_VM_MIRROR`, or the first source of this machine that looks like Debian's main archive.
@@ -54,8 +54,8 @@ fn source_files() -> Vec<PathBuf> {
     files
 }
 
-/// Debian's main archive ends in `/debian`, unlike its security archive and everybody else's
-/// repositories; a mirror list is named by the machine's maker and is taken on trust.
+/// The main archive's address ends in `/debian`, unlike those of the security archive and other
+/// repositories. A mirror list has any name, so one that names Debian is accepted.
 fn is_debian_archive(uri: &str) -> bool {
     let path = uri.trim_end_matches('/');
     path.ends_with("/debian")

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-/// Whether everything passed; errors are about the set-up, never about a scenario.
+/// Returns whether everything passed. An error means that the suite could not run.
 pub fn run(arguments: &SuiteArguments) -> Result<bool> {
     if arguments.list {
         list();
@@ -31,29 +31,29 @@ pub fn run(arguments: &SuiteArguments) -> Result<bool> {
     });
     let is_exact = |scenario: &Scenario| mode(scenario, arguments) == Mode::Exact;
     let (mut exact, fast): (Vec<_>, Vec<_>) = boots.partition(|(_, scenario)| is_exact(scenario));
-    // Several run at once, and a long one that begins last would run alone.
+    // Several boots run at once: start the longest first, so that it does not run alone at the end.
     exact.sort_by_key(|(_, scenario)| Reverse(scenario.limit_s));
     let rows = run_all(&assets, &fast, &exact, arguments)?;
     table::print(&rows);
     let disturbed = rows.iter().filter(|row| row.was_disturbed()).count();
     let tolerated = rows.len().div_ceil(DISTURBED_ONE_IN);
     if disturbed > tolerated {
-        println!("{disturbed} scenarios needed a second try, and {tolerated} are tolerated");
+        println!("{disturbed} scenarios needed a second try, more than the {tolerated} allowed");
     }
     let passed = rows.iter().all(Row::passed) && disturbed <= tolerated;
     Ok(passed && !runner::was_interrupted())
 }
 
-/// Time in fast mode is the host's, so a host that stands still for seconds looks like a scheduler
-/// that does: a scenario that failed there by its own judgement is tried once more, visibly, and in
-/// exact time, where the host does not matter. More of them than one in so many are no accident.
+/// In fast mode a host that stops for seconds looks like a scheduler that stops. So a scenario that
+/// fails in fast mode by its own verdict gets a second try in exact mode, where the host's load
+/// does not matter, and the table says so. If more than one in so many need it, the suite fails.
 const DISTURBED_ONE_IN: usize = 10;
 
 fn mode(scenario: &Scenario, arguments: &SuiteArguments) -> Mode {
     if scenario.exact { Mode::Exact } else { arguments.mode }
 }
 
-/// Boots of one mode, taken one after the other by whoever is free.
+/// Boots of one mode; each worker thread takes the next one when it is free.
 struct Queue<'a> {
     boots: &'a [(&'a Kernel, &'static Scenario)],
     taken: AtomicUsize,
@@ -69,16 +69,16 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// Boots all of them until somebody interrupts. Those in fast mode go one after the other: their
-/// time is the host's. A machine in exact mode does not mind how much of the host it gets, so
-/// meanwhile the host's other CPUs have those, which make way for the fast ones.
+/// Runs all boots, or until an interrupt. One worker runs the boots in fast mode one after the
+/// other, because they depend on the host's speed. The other workers run boots in exact mode
+/// meanwhile, at a lower priority.
 fn run_all(
     assets: &Assets,
     fast: &[(&Kernel, &'static Scenario)],
     exact: &[(&Kernel, &'static Scenario)],
     arguments: &SuiteArguments,
 ) -> Result<Vec<Row>> {
-    // Made at the first use, which must not be that of two.
+    // Make the archives now: two workers would make the same one at once.
     for (_, scenario) in fast.iter().chain(exact) {
         assets.initramfs(scenario.stress_ng)?;
     }
@@ -120,28 +120,28 @@ fn run_one(
         scenario,
         cpus: scenario.cpus.unwrap_or(arguments.cpus),
         mode,
-        // Only the suite's test of itself makes use of it.
+        // The number of the try, which only the scenarios of harness.rs read.
         detail: "1",
         limit_s: scenario.limit_s,
     };
-    let mut journal = Journal { live: alone && arguments.tells_all(), held: Vec::new() };
+    let mut journal = Journal { live: alone && arguments.shows_all(), held: Vec::new() };
     let mut row = try_once(&boot, &mut journal, None)?;
     let again = mode == Mode::Fast || scenario.expect == Expect::PassAgain;
     if !row.passed() && again && row.outcome.may_be_the_hosts() {
         let first = format!("{}: {}", row.outcome.name(), row.outcome.reason());
-        journal.add(&format!("first try: {first}; once more, in exact time"));
+        journal.add(&format!("first try: {first}; second try in exact mode"));
         (boot.mode, boot.detail) = (Mode::Exact, "2");
         row = try_once(&boot, &mut journal, Some(first))?;
     }
-    let tells = arguments.tells_all() || !row.passed() || row.was_disturbed();
-    let mut told = if tells { journal.held } else { Vec::new() };
-    told.push(row.line());
-    // At once, since another boot may have something to say.
-    progress::line(&told.join("\n"));
+    let shows = arguments.shows_all() || !row.passed() || row.was_disturbed();
+    let mut lines = if shows { journal.held } else { Vec::new() };
+    lines.push(row.line());
+    // In one call, because another boot may print at the same time.
+    progress::line(&lines.join("\n"));
     Ok(row)
 }
 
-/// What a scenario says: shown as it comes, or held back until it is through.
+/// The messages of a scenario: shown at once, or held until it ends.
 struct Journal {
     live: bool,
     held: Vec<String>,
@@ -156,7 +156,7 @@ impl Journal {
         }
     }
 
-    fn hear(&mut self, message: &Message) {
+    fn add_message(&mut self, message: &Message) {
         match message {
             Message::Note { text } => self.add(text),
             Message::Metric { name, value } => self.add(&format!("{name} = {value}")),
@@ -166,14 +166,14 @@ impl Journal {
     }
 }
 
-/// One boot. `first` is why the one before it failed.
+/// One boot. `first` is the reason why the first try failed.
 fn try_once(boot: &Boot, journal: &mut Journal, first: Option<String>) -> Result<Row> {
     let start = Instant::now();
-    let outcome = boot.run(&mut |message| journal.hear(message))?;
+    let outcome = boot.run(&mut |message| journal.add_message(message))?;
     let (kernel, took) = (boot.kernel.name.clone(), start.elapsed());
     let row = Row { kernel, scenario: boot.scenario, outcome, first, took };
     if !row.passed() {
-        // A second try would write over it.
+        // A second try would overwrite it.
         let kept = boot.console_path().with_extension(format!("{}.log", boot.detail));
         let _ = std::fs::rename(boot.console_path(), &kept);
         journal.add(&format!("console: {}", kept.display()));
@@ -190,7 +190,7 @@ fn kernels(assets: &Assets, arguments: &SuiteArguments) -> Result<Vec<Kernel>> {
 
 fn choose(only: &[String]) -> Result<Vec<&'static Scenario>> {
     if let Some(unknown) = only.iter().find(|name| scenario::find(name).is_none()) {
-        bail!("there is no scenario named {unknown}: --list names them");
+        bail!("there is no scenario named {unknown}: `suite --list` prints all names");
     }
     if only.is_empty() {
         return Ok(scenario::suite().collect());

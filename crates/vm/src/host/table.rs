@@ -6,12 +6,12 @@ use super::runner::Outcome;
 use crate::scenario::{Expect, Scenario};
 use std::time::Duration;
 
-/// One boot and what became of it.
+/// One boot and its outcome.
 pub struct Row {
     pub kernel: String,
     pub scenario: &'static Scenario,
     pub outcome: Outcome,
-    /// Why a try before this one failed.
+    /// The reason why an earlier try failed.
     pub first: Option<String>,
     pub took: Duration,
 }
@@ -24,12 +24,12 @@ impl Row {
         }
     }
 
-    /// Whether it passed only when it was tried again, and was not meant to.
+    /// Whether it passed only at the second try, unlike what the scenario expects.
     pub fn was_disturbed(&self) -> bool {
         self.first.is_some() && self.scenario.expect != Expect::PassAgain && self.passed()
     }
 
-    /// All of it in a line.
+    /// The row in one line.
     pub fn line(&self) -> String {
         let (kernel, name, took) = (&self.kernel, self.scenario.name, self.took.as_secs());
         let line = format!("{kernel} {name}: {} in {took} s", self.verdict());
@@ -39,20 +39,19 @@ impl Row {
         }
     }
 
-    /// The outcome in words: an expected failure is a pass, and says of what kind.
+    /// The verdict in words. An expected failure is a pass.
     pub fn verdict(&self) -> String {
         match (self.passed(), &self.outcome) {
             (true, Outcome::Passed) if self.was_disturbed() => "passed (second try)".into(),
             (true, Outcome::Passed) => "passed".into(),
-            (true, outcome) => format!("passed ({}, as it must)", outcome.name()),
-            (false, Outcome::Passed) => "FAILED (passed, and must not)".into(),
+            (true, outcome) => format!("passed ({}, as expected)", outcome.name()),
+            (false, Outcome::Passed) => "FAILED (passed unexpectedly)".into(),
             (false, outcome) => format!("FAILED ({})", outcome.name()),
         }
     }
 }
 
-/// Prints the table, the reasons of what went wrong, and the count that continuous integration
-/// reads.
+/// Prints the table, the reasons of failures, and the counts that continuous integration reads.
 pub fn print(rows: &[Row]) {
     let width = |of: fn(&Row) -> usize, title: &str| {
         rows.iter().map(of).max().unwrap_or(0).max(title.len())

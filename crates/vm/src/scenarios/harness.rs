@@ -47,7 +47,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "self-warns",
         about: "the guest passes, but its kernel printed a warning: that must spoil the pass",
-        expect: Expect::Fail(&["the kernel complained"]),
+        expect: Expect::Fail(&["the kernel warned"]),
         once: true,
         run: warns,
         ..USUAL

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is measured, and what is demanded of it.
+//! What is measured, and the bar for each figure.
 
 use crate::bars::{FRAMES, Phase};
 
 /// One line of the table.
 pub struct Measure {
     pub phase: Phase,
-    /// Name of the metric, behind the side and the phase.
+    /// Name of the metric, after the side and the phase.
     pub name: &'static str,
     pub label: &'static str,
     pub digits: usize,
     pub demand: Demand,
 }
 
-/// What a figure must be. Two numbers are those for up to two CPUs, and for more.
+/// What a figure must be. Of two numbers the first is for up to two CPUs, the second for more.
 #[derive(Clone, Copy)]
 pub enum Demand {
-    /// Nothing: it is shown because it explains others.
+    /// No bar: the figure is shown because it explains others.
     Shown,
-    /// Ours by the kernel's own.
+    /// The ratio of our figure to the kernel's own.
     RatioAtMost([f64; 2]),
     RatioAtLeast(f64),
-    /// Ours alone.
+    /// Our figure.
     AtMost([f64; 2]),
-    /// Ours alone, in every round.
+    /// Our figure, in every round.
     Zero,
     AtLeast(f64),
     Near {
@@ -39,7 +39,7 @@ use Demand::{AtLeast, AtMost, Near, RatioAtLeast, RatioAtMost, Shown, Zero};
 const WEIGHT_NICE_0: f64 = 1024.0;
 const WEIGHT_NICE_5: f64 = 335.0;
 
-// A label below tells how many.
+// A label below contains the number.
 const _: () = assert!(FRAMES == 300);
 
 /// In the order of the table.

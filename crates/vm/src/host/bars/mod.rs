@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Whether the scheduler meets the bars: every workload in one boot in exact mode, first under the
-//! kernel's own scheduler, then under ours; one boot for each number of CPUs.
+//! The bars: every workload in one boot in exact mode, first under the kernel's own scheduler, then
+//! under ours; one boot for each number of CPUs.
 
 mod measures;
 mod results;
@@ -20,15 +20,15 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-/// What a boot, a verifier and the waits for quiet may take, in seconds of fast mode.
+/// Limit for the boot, the BPF verifier and the waits for an idle machine, in seconds of fast mode.
 const LIMIT_S: u64 = 60;
-/// What a phase may take on both sides, likewise.
+/// Limit for a phase under both schedulers, likewise.
 const LIMIT_S_PHASE: u64 = 25;
 
-/// Whether the boots came to their ends, and with `--strict` whether they meet the bars.
+/// Returns whether every boot reached its end, and with `--strict` whether the bars are met.
 pub fn run(arguments: &BarsArguments) -> Result<bool> {
     let plan = plan(arguments);
-    // Refused before anything is booted.
+    // Checks the options before anything boots.
     plan.to_word()?;
     let (assets, kernel) = arguments.subject.find()?;
     let mut all: Vec<Results> = Vec::new();
@@ -36,7 +36,7 @@ pub fn run(arguments: &BarsArguments) -> Result<bool> {
         let results = run_one(&assets, &kernel, &plan, cpus)?;
         results.print();
         all.push(results);
-        // After each boot, so that a later failure loses nothing.
+        // After each boot, so that a later failure loses no figures.
         if let Some(path) = &arguments.json {
             write(path, &all)?;
         }

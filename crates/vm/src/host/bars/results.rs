@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The figures of one boot, judged: as a table for people, and as rows for programs.
+//! The figures of one boot and their verdicts: as a table on the screen, and as rows in JSON.
 
 use super::measures::{Demand, MEASURES, Measure};
 use crate::bars::{KERNEL, OURS, Phase};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Metrics as they came in, round by round.
+/// Metrics in the order of arrival, round by round.
 #[derive(Default)]
 pub struct Figures(BTreeMap<String, Vec<f64>>);
 
@@ -18,12 +18,13 @@ pub struct Results {
     pub cpus: u32,
     pub scheduler: String,
     pub scheduler_args: Vec<String>,
-    /// Why the boot ended early, if it did.
+    /// The reason if the boot ended early.
     pub trouble: Option<String>,
     pub rows: Vec<Row>,
 }
 
-/// One measure. Every round is kept; judged is the median, and the worst where nothing may happen.
+/// One measure with every round. The verdict is on the median, or on the worst round if the bar is
+/// zero.
 #[derive(Serialize)]
 pub struct Row {
     pub phase: &'static str,
@@ -34,10 +35,10 @@ pub struct Row {
     pub kernel: Option<f64>,
     pub ours: Option<f64>,
     pub ratio: Option<f64>,
-    /// Empty where nothing is demanded.
+    /// Empty if there is no bar.
     pub bar: String,
     pub verdict: Verdict,
-    /// By such a part of the bar; nothing where the kernel's own figure to compare with is missing.
+    /// By which part of the bar; `None` also if the kernel's own figure to compare with is missing.
     pub missed_by: Option<f64>,
     /// The same in words.
     #[serde(skip)]
@@ -49,11 +50,11 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Nothing is demanded.
+    /// There is no bar.
     Shown,
     Ok,
     Missed,
-    /// There is no figure, and so no proof.
+    /// There is no figure.
     NotMeasured,
 }
 
@@ -157,7 +158,7 @@ fn most(values: &[f64]) -> Option<f64> {
     values.iter().copied().reduce(f64::max)
 }
 
-/// Half-way between the two in the middle, where there are two.
+/// For an even count, the mean of the two values in the middle.
 fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

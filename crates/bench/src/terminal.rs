@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A results file on a terminal, and the words that all forms share.
+//! The report as text for a terminal.
 
+use super::contents::Contents;
 use super::digest::{Cell, Digest, Group, show, show_like};
-use super::report::Report;
-use super::results::{Clock, Results};
-use pandemonium_statistics::grid;
-use pandemonium_statistics::verdict::{LEVEL, NOTICED, Verdict, Why, iterations_needed};
-use std::fmt::Write;
+use super::words::{clean, facts, legend, summaries, times};
+use pandemonium_statistics::table;
+use pandemonium_statistics::verdict::Verdict;
 
-/// For so many columns, or for as many as it takes.
-pub fn text(report: &Report, columns: Option<usize>) -> String {
-    let Report { results, digest, bars } = report;
+/// The whole report. `columns` is the width of the terminal; `None` means unlimited.
+pub fn text(contents: &Contents, columns: Option<usize>) -> String {
+    let Contents { results, digest, bars } = contents;
     let mut text = String::new();
     let facts = facts(results);
     let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -22,7 +21,7 @@ pub fn text(report: &Report, columns: Option<usize>) -> String {
     if let Some(bars) = bars {
         let (title, columns, rows) = bars.table();
         text += "\n";
-        text += &grid::text(&title, &columns, &rows);
+        text += &table::text(&title, &columns, &rows);
         text += &format!("{}\n", bars.summary());
     }
     for failure in &results.failures {
@@ -35,7 +34,7 @@ pub fn text(report: &Report, columns: Option<usize>) -> String {
     clean(&text)
 }
 
-/// Schedulers side by side if all tables fit so, else below each other.
+/// Schedulers in columns if all tables fit the width that way, else in rows.
 fn tables(digest: &Digest, columns: Option<usize>) -> String {
     let all = |table: fn(&Group, &[String]) -> String| -> String {
         let tables = digest.groups.iter().map(|group| table(group, &digest.schedulers));
@@ -43,12 +42,12 @@ fn tables(digest: &Digest, columns: Option<usize>) -> String {
     };
     let wide = all(side_by_side);
     match columns {
-        Some(columns) if wide.lines().any(|line| line.chars().count() > columns) => all(listed),
+        Some(columns) if wide.lines().any(|line| line.chars().count() > columns) => all(stacked),
         _ => wide,
     }
 }
 
-/// Four columns for each scheduler, so that equal things stand under each other.
+/// Median, spread, ratio and verdict of each scheduler in columns of their own.
 fn side_by_side(group: &Group, schedulers: &[String]) -> String {
     let mut columns = vec![""];
     for (at, name) in schedulers.iter().enumerate() {
@@ -64,11 +63,11 @@ fn side_by_side(group: &Group, schedulers: &[String]) -> String {
         }
         rows.push(cells);
     }
-    grid::text(&group.title(), &columns, &rows)
+    table::text(&group.title(), &columns, &rows)
 }
 
-/// A line for each scheduler under each figure.
-fn listed(group: &Group, schedulers: &[String]) -> String {
+/// Under each figure, one row for each scheduler.
+fn stacked(group: &Group, schedulers: &[String]) -> String {
     let mut rows = Vec::new();
     for row in &group.rows {
         rows.push(vec![row.label(), String::new(), String::new(), String::new(), String::new()]);
@@ -78,15 +77,15 @@ fn listed(group: &Group, schedulers: &[String]) -> String {
             rows.push([name, shown(cell).to_vec(), said.to_vec()].concat());
         }
     }
-    grid::text(&group.title(), &["", "median", "+-", "x", ""], &rows)
+    table::text(&group.title(), &["", "median", "+-", "x", ""], &rows)
 }
 
-/// Ratio and verdict.
+/// The ratio and verdict cells.
 fn compared(cell: &Cell) -> [String; 2] {
     [ratio(cell), cell.verdict.map_or("", Verdict::word).to_owned()]
 }
 
-/// Lines of whole words.
+/// Breaks a sentence between words.
 fn wrapped(sentence: &str, columns: usize) -> String {
     let mut text = String::new();
     let mut line = 0;
@@ -103,6 +102,7 @@ fn wrapped(sentence: &str, columns: usize) -> String {
     text + "\n"
 }
 
+/// The median and spread cells.
 fn shown(cell: &Cell) -> [String; 2] {
     if cell.sample.count() == 0 {
         return ["-".into(), String::new()];
@@ -111,121 +111,21 @@ fn shown(cell: &Cell) -> [String; 2] {
     [format!("{mark}{}", show(median)), show_like(cell.spread(), median)]
 }
 
-pub fn ratio(cell: &Cell) -> String {
+fn ratio(cell: &Cell) -> String {
     cell.ratio.map_or(String::new(), times)
-}
-
-/// How many times as much.
-pub fn times(ratio: f64) -> String {
-    if ratio < 0.1 { format!("{ratio:.3}") } else { format!("{ratio:.2}") }
-}
-
-/// What somebody has to know to repeat it.
-pub fn facts(results: &Results) -> Vec<(String, String)> {
-    let machine = &results.machine;
-    let clock = match machine.clock {
-        Clock::Exact => "exact: virtual time, which counts instructions",
-        Clock::Real => "real time",
-    };
-    let mut facts = vec![
-        ("command", results.command.clone()),
-        ("seed", results.seed.to_string()),
-        ("started", date(results.started)),
-        ("kernel", format!("Linux {}, {} Hz", machine.kernel, machine.hz)),
-        ("machine", format!("{}, {} CPUs", machine.cpu_model, machine.cpus)),
-        ("clock", clock.to_owned()),
-    ];
-    if !results.complete {
-        facts.push(("incomplete", "the run ended early; this is what it had measured".to_owned()));
-    }
-    let mut facts: Vec<(String, String)> =
-        facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    for scheduler in &results.schedulers {
-        let command = Some(scheduler.command.as_str()).filter(|command| !command.is_empty());
-        let command = command.map_or(String::new(), |command| format!(": {command}"));
-        facts.push((scheduler.name.clone(), format!("{}{command}", scheduler.version)));
-    }
-    facts.extend(machine.versions.iter().map(|(name, version)| (name.clone(), version.clone())));
-    if !machine.config.is_empty() {
-        facts.push(("config".to_owned(), machine.config.join(" ")));
-    }
-    facts
-}
-
-/// A sentence about each scheduler beside the first.
-pub fn summaries(digest: &Digest) -> Vec<String> {
-    let sentence = |at: usize| {
-        let count = |wanted: Verdict| digest.verdicts(at).filter(|said| *said == wanted).count();
-        let (better, worse) = (count(Verdict::Better), count(Verdict::Worse));
-        let all = digest.verdicts(at).count();
-        let mut text = format!(
-            "{} beside {}: {better} better, {worse} worse, {} without a verdict",
-            digest.schedulers[at],
-            digest.schedulers[0],
-            all - better - worse
-        );
-        let few = count(Verdict::None(Why::Few));
-        if few > 0 {
-            let _ = write!(
-                text,
-                ", {few} of them for want of iterations: with {} a single difference among {all} \
-                 can be told from chance",
-                iterations_needed(all)
-            );
-        }
-        text + "."
-    };
-    (1..digest.schedulers.len()).map(sentence).collect()
-}
-
-/// What the marks mean.
-pub fn legend(digest: &Digest) -> Vec<String> {
-    let (base, percent) = (&digest.schedulers[0], |share: f64| (share * 100.0).round());
-    vec![
-        format!(
-            "Medians over the iterations. +-: half the distance between the quartiles; x: ratio to \
-             {base}; *: the best."
-        ),
-        format!(
-            "better, worse: outside the noise; of these at most {} % are chance. noise: chance \
-             cannot be excluded; small: a difference of at most {} %; same: no value differs; few: \
-             too few iterations to say anything; -: not measured.",
-            percent(LEVEL),
-            percent(NOTICED)
-        ),
-    ]
-}
-
-/// Seconds since 1970 as a date, by the proleptic Gregorian calendar of Howard Hinnant's
-/// `civil_from_days`.
-fn date(seconds: u64) -> String {
-    let (days, minutes) = (seconds / 86_400, seconds % 86_400 / 60);
-    let shifted = days.saturating_add(719_468);
-    let (era, day) = (shifted / 146_097, shifted % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, month) = (day - (153 * month + 2) / 5 + 1, (month + 2) % 12 + 1);
-    let year = year + 400 * era + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
-}
-
-/// Text from a file without what could command a terminal.
-pub fn clean(text: &str) -> String {
-    let odd = |c: char| c.is_control() && c != '\n';
-    text.chars().map(|c| if odd(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::results;
+    use crate::results::Results;
 
-    fn report(results: Results) -> Report {
-        Report { digest: Digest::new(&results), results, bars: None }
+    fn report(results: Results) -> Contents {
+        Contents { digest: Digest::new(&results), results, bars: None }
     }
 
-    /// At a width, what a report with these schedulers looks like between facts and legend.
+    /// The tables of a report at this width.
     fn tables_at(columns: Option<usize>) -> String {
         tables(&Digest::new(&results(8, 0.5, 3)), columns)
     }
@@ -245,7 +145,7 @@ mod tests {
         assert_eq!((lines[7][0], lines[7].len()), ("kernel", 3));
         assert!(lines[8][0] == "ours" && lines[8][3..] == ["0.50", "better"], "{wake}");
         assert!(lines[9][0] == "peer" && lines[9][4] == "noise", "{wake}");
-        // Nothing that the wide one says is lost.
+        // The narrow tables have every word of the wide ones.
         let words = |text: &str| -> std::collections::BTreeSet<String> {
             text.split_whitespace().map(str::to_string).collect()
         };
@@ -260,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_says_how_everybody_did_beside_the_first() {
+    fn a_table_compares_every_scheduler_with_the_first() {
         let text = text(&report(results(8, 0.5, 3)), None);
         let wake = text.split("\n\n").nth(1).unwrap();
         let lines: Vec<&str> = wake.lines().collect();
@@ -286,13 +186,16 @@ mod tests {
     }
 
     #[test]
-    fn too_few_iterations_are_named() {
+    fn the_needed_number_of_iterations_is_shown() {
         let text = text(&report(results(3, 0.5, 3)), None);
-        assert!(text.contains("6 of them for want of iterations: with 6 a single"), "{text}");
+        assert!(
+            text.contains("6 of them for too few iterations: with 6 iterations, a single"),
+            "{text}"
+        );
     }
 
     #[test]
-    fn everything_that_repeats_the_run_is_said() {
+    fn the_text_has_everything_needed_to_repeat_the_run() {
         let mut all = results(1, 1.0, 77);
         all.complete = false;
         all.failures.push(crate::results::Failure {
@@ -319,14 +222,5 @@ mod tests {
         ] {
             assert!(text.contains(word), "{word} is missing in\n{text}");
         }
-    }
-
-    #[test]
-    fn seconds_become_dates() {
-        assert_eq!(date(0), "1970-01-01 00:00 UTC");
-        assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
-        assert_eq!(date(1_735_689_599), "2024-12-31 23:59 UTC");
-        // A hostile file may say anything.
-        assert!(date(u64::MAX).ends_with("UTC"));
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is right, as seen from outside. Each judge keeps its own account of the events and
-//! complains in words; none of them asks the machine or the policy.
+//! Checkers: the properties that every run must have. Each checker keeps its own account of the
+//! events and reports a violation as a sentence; none asks the machine or the policy.
 
 use super::observer::{Event, Observer, Occupant, TaskId};
 use super::topology::{Cpus, Mask};
@@ -13,30 +13,30 @@ use pandemonium_engine::TASKS_MAX;
 use pandemonium_engine::task::{Dispatch, Pid};
 use pandemonium_engine::time::{Span, Stamp};
 
-/// Rounds in a row that may find tasks waiting and do nothing about it.
+/// Rounds in a row that may do nothing while tasks wait.
 const EMPTY_ROUNDS_MAX: u32 = 10_000;
 
-/// The judges.
+/// The checkers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Judge {
-    /// Every task taken in comes out once, with its newest ticket.
+    /// The policy dispatches every task that it received once, with its newest ticket.
     Conservation,
-    /// Nobody waits beyond the bound.
+    /// No task waits longer than the bound.
     Wait,
-    /// No CPU idles beside a task that may use it and waits.
+    /// No CPU idles while a task waits that may use it.
     Idle,
-    /// Nobody runs where he may not.
+    /// No task runs outside its affinity mask.
     Affinity,
-    /// Who wants the CPU all the time gets it by weight.
+    /// Tasks that never sleep get CPU time in proportion to their weight.
     Shares,
-    /// What the policy holds is bounded.
+    /// The policy holds no more tasks than are queued, and no more than its limit.
     Memory,
-    /// The scheduler process does not run for nothing.
+    /// The scheduler process does not run round after round without effect while tasks wait.
     Livelock,
 }
 
 impl Judge {
-    /// All of them.
+    /// All checkers.
     pub const ALL: [Judge; 7] = [
         Judge::Conservation,
         Judge::Wait,
@@ -47,7 +47,7 @@ impl Judge {
         Judge::Livelock,
     ];
 
-    /// What a person calls it.
+    /// Its name in options and output.
     pub const fn name(self) -> &'static str {
         match self {
             Judge::Conservation => "conservation",
@@ -61,29 +61,29 @@ impl Judge {
     }
 }
 
-/// What was found wrong.
+/// A property that a run violated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Who complains.
+    /// The checker that found it.
     pub judge: Judge,
     /// When it was found.
     pub at: Stamp,
-    /// What is wrong.
+    /// A sentence that says what is wrong.
     pub why: String,
 }
 
-/// What is demanded of a run.
+/// The bounds that the checkers apply to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demands {
-    /// Nobody waits longer than this...
+    /// No task waits longer than this ...
     pub wait: Span,
-    /// ... and this for each other task that wants a CPU.
+    /// ... plus this for each other runnable task.
     pub wait_each: Span,
-    /// What is allowed on top while things go wrong on purpose.
+    /// Extra wait that is allowed while faults are injected.
     pub storm: Span,
-    /// No CPU idles longer than this beside a task that waits for it.
+    /// No CPU idles longer than this while a task waits that may use it.
     pub idle: Span,
-    /// Tasks that want the CPU all the time get it by weight, within so many percent.
+    /// Tasks that never sleep get CPU time by weight, within this many percent.
     pub shares_percent: Option<u32>,
 }
 
@@ -93,30 +93,30 @@ struct Known {
     task: Option<TaskId>,
     mask: Mask,
     weight: u32,
-    /// Since when it wants a CPU and has none.
+    /// Since when it has been waiting for a CPU, if it waits.
     waits: Option<Stamp>,
-    /// Work done, and whether it ever slept, for the shares.
+    /// Work done, and whether it ever slept; for the shares.
     work: u64,
     slept: bool,
     born: Stamp,
 }
 
-/// All judges at once. The first complaint stands.
+/// All checkers. The first violation is kept.
 pub struct Checkers {
     demands: Demands,
     violation: Option<Violation>,
     tasks: Vec<Known>,
     waiting: BTreeSet<(Stamp, u32)>,
-    /// Most that ever waited together.
+    /// The most tasks that have waited at the same time.
     crowd: usize,
-    /// The newest ticket that the policy holds, by pid; zero for none.
+    /// The newest ticket that the policy received and has not dispatched, by pid; zero for none.
     held: Vec<u64>,
     nr_held: usize,
-    /// Since when each CPU idles, if it does, and which those are.
+    /// Since when each CPU idles; `idle` says which ones do.
     idle_since: Vec<Stamp>,
     idle: Cpus,
     online: Cpus,
-    /// When faults, and the time without a scheduler, ended.
+    /// When fault injection, or the time without a scheduler, ended.
     calm_since: Stamp,
     stormy: bool,
     loaded: bool,
@@ -125,7 +125,7 @@ pub struct Checkers {
 }
 
 impl Checkers {
-    /// Judges a machine with so many CPUs. `stormy` says that things go wrong on purpose at first.
+    /// Checkers for a machine with `cpus` CPUs. `stormy` says that faults are injected at first.
     pub fn new(cpus: u32, demands: Demands, stormy: bool) -> Checkers {
         let mut checkers = Checkers {
             demands,
@@ -151,12 +151,12 @@ impl Checkers {
         checkers
     }
 
-    /// What was found wrong first, if anything was.
+    /// The first violation, if there is one.
     pub fn violation(&self) -> Option<&Violation> {
         self.violation.as_ref()
     }
 
-    /// The verdict on the whole run.
+    /// The result for the whole run.
     pub fn finish(mut self, end: Stamp) -> Result<(), Violation> {
         if let Some(&(since, slot)) = self.waiting.first() {
             self.waited(end, slot, since);
@@ -201,14 +201,14 @@ impl Checkers {
     }
 
     fn waited(&mut self, now: Stamp, slot: u32, since: Stamp) {
-        // What was waited while things went wrong is forgiven when they do not any more.
+        // After the storm, a wait counts from the storm's end.
         let since = if self.stormy { since } else { since.max(self.calm_since) };
         let (waited, bound) = (now.since(since), self.bound());
         if waited > bound {
-            let who = self.tasks[slot as usize].task.map_or(0, |task| task.pid.as_raw());
+            let pid = self.tasks[slot as usize].task.map_or(0, |task| task.pid.as_raw());
             let crowd = self.crowd;
             let why = format!(
-                "pid {who} waited {waited}, longer than {bound}, among at most {crowd} waiting"
+                "pid {pid} waited {waited}, longer than {bound}; up to {crowd} tasks waited at once"
             );
             self.complain(Judge::Wait, now, why);
         }
@@ -216,7 +216,7 @@ impl Checkers {
 
     // ---- Idle ---------------------------------------------------------------------------------
 
-    /// A wait ends: no CPU that the task may use has idled beside it for too long.
+    /// A wait ends: checks that no CPU which the task may use idled too long meanwhile.
     fn idle_beside(&mut self, now: Stamp, slot: u32, since: Stamp) {
         let since = since.max(self.calm_since);
         if now.since(since) <= self.demands.idle || self.stormy || !self.loaded {
@@ -234,7 +234,7 @@ impl Checkers {
         }
     }
 
-    /// A CPU stops idling: nobody who may use it has waited beside it for too long.
+    /// A CPU stops idling: checks that no task which may use it waited too long meanwhile.
     fn waiting_beside(&mut self, now: Stamp, cpu: u32) {
         let idle_since = self.idle_since[cpu as usize].max(self.calm_since);
         if now.since(idle_since) <= self.demands.idle || self.stormy || !self.loaded {
@@ -249,10 +249,10 @@ impl Checkers {
 
     fn judge_idle(&mut self, now: Stamp, cpu: u32, slot: u32, beside: Span) {
         if beside > self.demands.idle {
-            let who = self.tasks[slot as usize].task.map_or(0, |task| task.pid.as_raw());
+            let pid = self.tasks[slot as usize].task.map_or(0, |task| task.pid.as_raw());
             let limit = self.demands.idle;
             let why = format!(
-                "CPU {cpu} idled for {beside} while pid {who} waited for it, more than {limit}"
+                "CPU {cpu} idled for {beside}, longer than {limit}, while pid {pid} waited for it"
             );
             self.complain(Judge::Idle, now, why);
         }
@@ -272,12 +272,13 @@ impl Checkers {
         let pid = dispatch.pid;
         let newest = *self.hold(pid);
         if newest == 0 {
-            let why = format!("pid {} was decided for and does not wait", pid.as_raw());
+            let why = format!("pid {} was dispatched but is not queued", pid.as_raw());
             return self.complain(Judge::Conservation, now, why);
         }
         if newest != dispatch.ticket.0 {
             let ticket = dispatch.ticket.0;
-            let why = format!("pid {} has ticket {newest}, not {ticket}", pid.as_raw());
+            let pid = pid.as_raw();
+            let why = format!("pid {pid} was dispatched with ticket {ticket}, not {newest}");
             self.complain(Judge::Conservation, now, why);
         }
         if accepted {
@@ -289,19 +290,23 @@ impl Checkers {
     fn round_ended(&mut self, now: Stamp, round: &pandemonium_engine::Round, has_room: bool) {
         let (pending, held) = (round.pending, self.nr_held);
         if pending < held {
-            let why = format!("{held} tasks were taken in and not decided for, {pending} are left");
+            let why =
+                format!("the policy says that it holds {pending} tasks, but {held} are queued");
             self.complain(Judge::Conservation, now, why);
         } else if pending > held || pending > TASKS_MAX as usize {
-            let why = format!("the policy says that it holds {pending} tasks, and it has {held}");
+            let why = format!(
+                "the policy says that it holds {pending} tasks; {held} are queued, and it may hold \
+                 {TASKS_MAX} at most"
+            );
             self.complain(Judge::Memory, now, why);
         } else if !has_room && pending < TASKS_MAX as usize / 2 {
-            let why = format!("the policy has no room with {pending} tasks");
+            let why = format!("the policy has no room although it holds only {pending} tasks");
             self.complain(Judge::Memory, now, why);
         }
         let empty = round.received == 0 && round.sent == 0 && !round.refused && pending > 0;
         self.empty_rounds = if empty { self.empty_rounds + 1 } else { 0 };
         if self.empty_rounds > EMPTY_ROUNDS_MAX {
-            let why = format!("{EMPTY_ROUNDS_MAX} rounds did nothing while {pending} tasks wait");
+            let why = format!("{EMPTY_ROUNDS_MAX} rounds did nothing while {pending} tasks waited");
             self.complain(Judge::Livelock, now, why);
         }
     }
@@ -316,7 +321,8 @@ impl Checkers {
     fn starts(&mut self, now: Stamp, cpu: u32, task: TaskId) {
         let mask = self.known(task).mask;
         if !mask.holds(cpu) || !self.online.holds(cpu) {
-            let why = format!("pid {} runs on CPU {cpu}, where it may not", task.pid.as_raw());
+            let why =
+                format!("pid {} ran on CPU {cpu}, which it may not use now", task.pid.as_raw());
             self.complain(Judge::Affinity, now, why);
         }
         if let Some(since) = self.ends_to_wait(task) {
@@ -327,8 +333,8 @@ impl Checkers {
 
     // ---- Shares -------------------------------------------------------------------------------
 
-    /// Of tasks that may use every CPU, lived all the time and never slept, each has had work in
-    /// proportion to its weight, as far as a task can use at most one CPU.
+    /// Checks the tasks that may use every CPU, were alive during the whole run and never slept:
+    /// each did work in proportion to its weight.
     fn judge_shares(&mut self, end: Stamp) {
         let Some(percent) = self.demands.shares_percent else { return };
         let cpus = self.cpus;
@@ -345,7 +351,8 @@ impl Checkers {
         let weights: u64 = hungry.iter().map(|(_, weight, _)| weight).sum();
         let work: u64 = hungry.iter().map(|(_, _, work)| work).sum();
         let heaviest = hungry.iter().map(|(_, weight, _)| *weight).max().unwrap_or(0);
-        // With fewer of them than CPUs, or one that outweighs the rest, the CPUs are the limit.
+        // A task can use one CPU at most. If that limits one of them, the shares do not apply:
+        // there are no more tasks than CPUs, or one task's share exceeds a CPU.
         if hungry.len() <= cpus as usize || heaviest * u64::from(cpus) > weights {
             return;
         }
@@ -353,7 +360,8 @@ impl Checkers {
             let due = work / weights.max(1) * weight;
             if had.abs_diff(due) * 100 > due * u64::from(percent) {
                 let (had, due) = (Span::from_nanos(had), Span::from_nanos(due));
-                let why = format!("pid {pid} of weight {weight} had {had}, and {due} was due");
+                let why =
+                    format!("pid {pid} of weight {weight} did {had} of work; its share was {due}");
                 self.complain(Judge::Shares, end, why);
             }
         }
@@ -381,7 +389,7 @@ impl Observer for Checkers {
             }
             Event::Moved { task, mask } => self.known(task).mask = mask,
             Event::Woke { task } => self.begins_to_wait(now, task),
-            // A change of class or of mask, or death; if it still waits it is queued anew.
+            // It changed class or mask, or died. If it still waits, it is queued again.
             Event::Withdrawn { task } => drop(self.ends_to_wait(task)),
             Event::Queued { task, .. } | Event::Congested { task } | Event::Direct { task, .. }
                 if self.known(task).waits.is_none() =>
@@ -417,7 +425,7 @@ impl Observer for Checkers {
             }
             Event::Calm => (self.stormy, self.calm_since) = (false, now),
             Event::Watchdog { task } => {
-                let why = format!("the watchdog finds pid {} waiting for 5 s", task.pid.as_raw());
+                let why = format!("the watchdog found pid {} waiting for 5 s", task.pid.as_raw());
                 self.complain(Judge::Wait, now, why);
             }
             _ => {}

@@ -2,7 +2,7 @@
 
 //! Counts by length of time: how long tasks waited for a CPU, and how long they slept.
 
-use pandemonium_engine::time::Span;
+use crate::time::Span;
 
 /// Upper edges of the latency buckets, each belonging to the bucket below it; the last bucket has
 /// none (PANDEMONIUM 5.4.13).
@@ -72,7 +72,7 @@ impl<const B: usize> Histogram<B> {
 
     /// The bucket that holds what `share` of `whole` did not exceed; `None` when nothing was
     /// counted.
-    pub(super) fn bucket_at(&self, share: u32, whole: u32) -> Option<usize> {
+    pub(crate) fn bucket_at(&self, share: u32, whole: u32) -> Option<usize> {
         let needed = (self.total() * u128::from(share)).div_ceil(u128::from(whole.max(1))).max(1);
         let mut seen = 0;
         self.counts.iter().position(|&count| {

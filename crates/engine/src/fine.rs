@@ -3,8 +3,8 @@
 //! Counts by length of time in buckets fine enough that one wait in a thousand means something:
 //! four to each doubling, from a microsecond to four seconds.
 
-use super::histogram::Histogram;
-use pandemonium_engine::time::Span;
+use crate::histogram::Histogram;
+use crate::time::Span;
 
 /// The first bucket is for everything below 2^10 ns, the last for everything from 2^32 ns on.
 const FIRST: u32 = 10;

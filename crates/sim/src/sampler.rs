@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The facts of a second, as the driver gathers them on a machine: what the adaptive loop looks at.
+//! Gathers a [`Sample`] per second for the adaptive loop, as the driver does on a real machine.
 
 use super::machine::START;
 use super::observer::{Event, Left, Observer, Occupant};
 use alloc::vec::Vec;
+use pandemonium_engine::adapting::{Sample, idle_per_mille};
 use pandemonium_engine::time::{Span, Stamp};
-use pandemonium_policies::control::{Sample, idle_per_mille};
 
-/// What is remembered of a task between two events: at most one of the two is set.
+/// When a task woke up and has not run yet, or went to sleep; at most one is set.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     woke: Option<Stamp>,
     slept: Option<Stamp>,
 }
 
-/// Counts as a observer, second after second.
-pub struct Pulse {
+/// The sampling observer.
+pub struct Sampler {
     tasks: Vec<Seen>,
-    /// Since when each CPU idles, if it does.
+    /// Since when each CPU idles, `None` if it is busy.
     idle_since: Vec<Option<Stamp>>,
     idle: Span,
     began: Stamp,
     sample: Sample,
 }
 
-impl Pulse {
-    /// For a machine of so many CPUs, which begin idle.
-    pub fn new(cpus: u32) -> Pulse {
-        Pulse {
+impl Sampler {
+    /// A sampler for a machine with `cpus` CPUs, which are idle at first.
+    pub fn new(cpus: u32) -> Sampler {
+        Sampler {
             tasks: Vec::new(),
             idle_since: alloc::vec![Some(START); cpus as usize],
             idle: Span::ZERO,
@@ -37,7 +37,7 @@ impl Pulse {
         }
     }
 
-    /// What happened since it was asked last.
+    /// Returns the sample of the time since the last call.
     pub fn take(&mut self, now: Stamp) -> Sample {
         for since in self.idle_since.iter_mut().flatten() {
             self.idle += now.since(*since);
@@ -46,7 +46,7 @@ impl Pulse {
         let elapsed = now.since(self.began);
         let idle = idle_per_mille(self.idle, elapsed, self.idle_since.len() as u32);
         (self.began, self.idle) = (now, Span::ZERO);
-        // Batch work that waits now goes on waiting.
+        // Batch work that waits now still waits in the next second.
         let next = Sample { longrun: self.sample.longrun, ..Sample::default() };
         Sample { elapsed, idle, ..core::mem::replace(&mut self.sample, next) }
     }
@@ -80,7 +80,7 @@ impl Pulse {
     }
 }
 
-impl Observer for Pulse {
+impl Observer for Sampler {
     fn saw(&mut self, now: Stamp, event: &Event) {
         match *event {
             Event::Born { task, .. } => *self.seen(task.slot) = Seen::default(),
@@ -110,27 +110,27 @@ mod tests {
     use pandemonium_engine::task::{Pid, Tier};
 
     #[test]
-    fn a_second_is_told_as_the_driver_would() {
-        let mut pulse = Pulse::new(2);
+    fn a_sample_holds_the_counts_of_its_second_only() {
+        let mut sampler = Sampler::new(2);
         let task = TaskId { slot: 3, pid: Pid::default(), group: 0 };
         let at = |ms| START + Span::from_millis(ms);
         let runs = Occupant::Task(task, Tier::Interactive);
         let switch = |from, left, to| Event::Switched { cpu: 1, from, left, to };
-        pulse.saw(at(100), &Event::Woke { task });
-        pulse.saw(at(102), &switch(Occupant::Idle, Left::Slept, runs));
-        pulse.saw(at(600), &switch(runs, Left::Slept, Occupant::Idle));
-        pulse.saw(at(650), &Event::Woke { task });
-        pulse.saw(at(650), &Event::Direct { task, cpu: 1 });
-        let first = pulse.take(at(1_000));
+        sampler.saw(at(100), &Event::Woke { task });
+        sampler.saw(at(102), &switch(Occupant::Idle, Left::Slept, runs));
+        sampler.saw(at(600), &switch(runs, Left::Slept, Occupant::Idle));
+        sampler.saw(at(650), &Event::Woke { task });
+        sampler.saw(at(650), &Event::Direct { task, cpu: 1 });
+        let first = sampler.take(at(1_000));
         assert_eq!((first.dispatches, first.sleep.counts), (1, [0, 0, 1, 0]));
         assert_eq!(first.latency[Tier::Interactive.index()].p99(), Span::from_millis(2));
-        // CPU 0 all the time, CPU 1 but for 498 ms.
+        // CPU 0 idles all the time, CPU 1 except for 498 ms.
         assert_eq!((first.idle, first.elapsed), (Some(751), Span::from_millis(1_000)));
-        // In the next second CPU 1 runs for 300 ms, and the second before is forgotten.
-        pulse.saw(at(1_500), &switch(Occupant::Idle, Left::Slept, runs));
-        pulse.saw(at(1_800), &switch(runs, Left::Lost, Occupant::Idle));
-        let second = pulse.take(at(2_000));
+        // CPU 1 runs for 300 ms in the next second, which counts nothing of the first.
+        sampler.saw(at(1_500), &switch(Occupant::Idle, Left::Slept, runs));
+        sampler.saw(at(1_800), &switch(runs, Left::Lost, Occupant::Idle));
+        let second = sampler.take(at(2_000));
         assert_eq!((second.dispatches, second.idle), (0, Some(850)));
-        assert_eq!(pulse.take(at(3_000)).idle, Some(1_000));
+        assert_eq!(sampler.take(at(3_000)).idle, Some(1_000));
     }
 }

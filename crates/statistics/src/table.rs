@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Rows of text, for a terminal and for other programs.
+//! Tables of text: aligned for a terminal, comma-separated for other programs.
 
-/// The first column to the left, all others to the right, under a title.
+/// An aligned table under a title. The first column is aligned left, the others right.
+///
+/// ```
+/// use pandemonium_statistics::table;
+///
+/// let rows = [vec!["p99, us".to_owned(), "121".to_owned()]];
+/// assert_eq!(table::text("wake", &["", "median"], &rows), "wake\n         median\np99, us     121\n");
+/// ```
 pub fn text(title: &str, columns: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -29,7 +36,7 @@ pub fn text(title: &str, columns: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Comma-separated values, with a line of names.
+/// Comma-separated values with a header line.
 pub fn csv(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
     // Writing to memory cannot fail.
