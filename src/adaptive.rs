@@ -6,24 +6,34 @@
 use super::fast_path_counters::FastPathCounters;
 use super::shared::Shared;
 use super::stats::Reading;
-use pandemonium_engine::knobs::{KeySet, Knobs};
+use pandemonium_engine::adapting::{Adapting, Report, Sample, idle_per_mille};
+use pandemonium_engine::knobs::{Amended, KeySet, Values};
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
-use pandemonium_policies::control::{Controller, Sample, idle_per_mille};
 use procfs::{CurrentSI, KernelStats};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The controller, and the facts of the last second.
 pub struct Adaptive {
     shared: Arc<Shared>,
-    state: Mutex<Status>,
+    state: Mutex<State>,
+}
+
+struct State {
+    control: Box<dyn Adapting>,
+    fast_path_counters: FastPathCounters,
+    cpu_idle: Option<u32>,
 }
 
 /// What the loop knows, for people to read.
 #[derive(Clone)]
 pub struct Status {
-    /// The controller as it is now.
-    pub control: Controller,
+    /// The values in force.
+    pub values: Values,
+    /// The knobs that a person has set.
+    pub pinned: KeySet,
+    /// What the loop makes of the machine.
+    pub report: Report,
     /// What the fast path counted in the last second.
     pub fast_path_counters: FastPathCounters,
     /// How long CPUs were idle in the last second, in per mille of the time that they had.
@@ -31,13 +41,14 @@ pub struct Status {
 }
 
 impl Adaptive {
-    /// A loop that begins with these knobs, which the worker gets at once.
-    pub fn new(shared: Arc<Shared>, cpus: u32, start: Knobs, chosen: KeySet) -> Adaptive {
-        let control = Controller::new(cpus, start, chosen);
-        shared.knobs.publish(control.knobs());
-        let state =
-            Status { control, fast_path_counters: FastPathCounters::default(), cpu_idle: None };
-        Adaptive { shared, state: Mutex::new(state) }
+    /// A loop that begins with these values, which the worker gets at once.
+    pub fn new(shared: Arc<Shared>, control: Box<dyn Adapting>) -> Adaptive {
+        shared.knobs.publish(&control.values());
+        let fast_path_counters = FastPathCounters::default();
+        Adaptive {
+            shared,
+            state: Mutex::new(State { control, fast_path_counters, cpu_idle: None }),
+        }
     }
 
     /// Takes in what happened between two readings, about a second apart.
@@ -46,36 +57,43 @@ impl Adaptive {
         state.fast_path_counters = after.fast_path_counters.since(&before.fast_path_counters);
         state.cpu_idle = cpu_idle;
         let sample = sample(before, after, cpu_idle);
-        if let Some(knobs) = state.control.step(after.at, &sample) {
-            self.shared.knobs.publish(&knobs);
+        if state.control.step(after.at, &sample) {
+            self.shared.knobs.publish(&state.control.values());
         }
     }
 
     /// A person releases knobs and sets others, as lines `KEY=VALUE`. All of it or nothing. The
     /// worker uses them from its next round on.
-    pub fn tune(&self, set: &str, release: KeySet) -> Result<(), String> {
+    pub fn tune(&self, set: &str, release: KeySet) -> Result<Amended, String> {
         let mut state = self.lock();
-        let mut changed = state.control.clone();
+        let mut changed = state.control.boxed();
         changed.release(release).map_err(|error| error.to_string())?;
-        changed.pin(set).map_err(|error| error.error.to_string())?;
-        self.shared.knobs.publish(changed.knobs());
+        let amended = changed.pin(set).map_err(|error| error.error.to_string())?;
+        self.shared.knobs.publish(&changed.values());
         state.control = changed;
-        Ok(())
+        Ok(amended)
     }
 
     /// CPUs came or went: so many are online now.
     pub fn on_hotplug(&self, cpus: u32) {
         let mut state = self.lock();
         state.control.on_hotplug(cpus);
-        self.shared.knobs.publish(state.control.knobs());
+        self.shared.knobs.publish(&state.control.values());
     }
 
     /// What the loop knows now.
     pub fn status(&self) -> Status {
-        self.lock().clone()
+        let state = self.lock();
+        Status {
+            values: state.control.values(),
+            pinned: state.control.pinned(),
+            report: state.control.report(),
+            fast_path_counters: state.fast_path_counters,
+            cpu_idle: state.cpu_idle,
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Status> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -128,7 +146,9 @@ mod tests {
     use super::*;
     use crate::fast_path_counters::tests::fast_path_counters;
     use crate::shared::Numbers;
-    use pandemonium_policies::control::regime::Regime;
+    use pandemonium_engine::PolicyType;
+    use pandemonium_policies::Pandemonium;
+    use pandemonium_policies::knobs::{Knobs, TABLE};
 
     fn second(number: u64, numbers: Numbers, fast_path_counters: FastPathCounters) -> Reading {
         Reading { at: Stamp::from_nanos(number * 1_000_000_000), numbers, fast_path_counters }
@@ -136,7 +156,8 @@ mod tests {
 
     fn adaptive(chosen: KeySet) -> (Adaptive, Arc<Shared>) {
         let shared = Arc::new(Shared::create().unwrap());
-        (Adaptive::new(Arc::clone(&shared), 8, Knobs::default(), chosen), shared)
+        let control = Pandemonium::adapting(8, TABLE.defaults(), chosen);
+        (Adaptive::new(Arc::clone(&shared), control), shared)
     }
 
     #[test]
@@ -169,36 +190,41 @@ mod tests {
 
     #[test]
     fn what_the_controller_changes_reaches_the_worker() {
-        let (adaptive, shared) = adaptive(KeySet::EMPTY);
+        let (adaptive, shared) = adaptive(Knobs::none());
         let mut seen = 0;
-        let first = shared.knobs.newer(&mut seen).expect("knobs are there before the worker is");
-        assert_eq!(first, *adaptive.status().control.knobs());
+        let first =
+            shared.knobs.newer(&TABLE, &mut seen).expect("knobs are there before the worker is");
+        assert_eq!(first, adaptive.status().values);
         let at = |number| second(number, Numbers::default(), FastPathCounters::default());
         adaptive.step(&at(1), &at(2), Some(0));
-        assert_eq!(shared.knobs.newer(&mut seen), None, "once is not enough");
+        assert_eq!(shared.knobs.newer(&TABLE, &mut seen), None, "once is not enough");
         adaptive.step(&at(2), &at(3), Some(0));
-        let heavy = shared.knobs.newer(&mut seen).unwrap();
-        assert_eq!(adaptive.status().control.regime(), Regime::Heavy);
-        assert!(heavy.slice > first.slice);
+        let heavy = shared.knobs.newer(&TABLE, &mut seen).unwrap();
+        assert_eq!(adaptive.status().report.regime, "HEAVY");
+        assert!(heavy.time("slice_us") > first.time("slice_us"));
         assert_eq!(adaptive.status().cpu_idle, Some(0));
     }
 
     #[test]
     fn a_person_s_knobs_reach_the_worker_all_or_none() {
-        let (adaptive, shared) = adaptive(KeySet::EMPTY);
+        let (adaptive, shared) = adaptive(Knobs::none());
         let mut seen = 0;
-        shared.knobs.newer(&mut seen).unwrap();
-        adaptive.tune("slice_us=750\nlag_scale=9", KeySet::EMPTY).unwrap();
-        let knobs = shared.knobs.newer(&mut seen).unwrap();
-        assert_eq!((knobs.slice, knobs.lag_scale), (Span::from_micros(750), 9));
-        let slice = KeySet::EMPTY.with("slice_us");
+        shared.knobs.newer(&TABLE, &mut seen).unwrap();
+        adaptive.tune("slice_us=750\nlag_scale=9", Knobs::none()).unwrap();
+        let knobs = shared.knobs.newer(&TABLE, &mut seen).unwrap();
+        let knobs = Knobs::of(&knobs);
+        assert_eq!((knobs.slice, knobs.sleeper_credit_scale), (Span::from_micros(750), 9));
+        let slice = Knobs::none().with("slice_us");
         let refused = adaptive.tune("lag_scale=900", slice).unwrap_err();
-        assert_eq!(refused, "lag_scale takes 1 to 64, not \"900\"");
-        assert_eq!(shared.knobs.newer(&mut seen), None);
-        assert!(adaptive.status().control.pinned().holds("slice_us"), "nothing was released");
+        assert_eq!(refused, "sleeper_credit_scale takes 1 to 64, not \"900\"");
+        assert_eq!(shared.knobs.newer(&TABLE, &mut seen), None);
+        assert!(adaptive.status().pinned.holds("slice_us"), "nothing was released");
         adaptive.tune("", slice).unwrap();
-        assert_eq!(shared.knobs.newer(&mut seen).unwrap().slice, Span::from_millis(1));
-        assert!(!adaptive.status().control.pinned().holds("slice_us"));
+        assert_eq!(
+            shared.knobs.newer(&TABLE, &mut seen).unwrap().time("slice_us"),
+            Some(Span::from_millis(1))
+        );
+        assert!(!adaptive.status().pinned.holds("slice_us"));
     }
 
     #[test]

@@ -6,14 +6,16 @@ mod words;
 
 use super::fast_path::Part;
 use clap::builder::RangedU64ValueParser;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use pandemonium_engine::NAMES_MAX;
+use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::task::{CPUS_MAX, Comm};
 use pandemonium_host::failure::Failure;
-use pandemonium_policies::COMPOSITORS;
+use pandemonium_policies::{COMPOSITORS, Catalog};
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 pub use words::{Boost, DomainWish};
 
 /// Shortest and longest slice, in microseconds. Below 100 us a CPU would mostly switch tasks;
@@ -23,18 +25,20 @@ const SLICE_US: std::ops::RangeInclusive<u64> = 100..=100_000;
 /// Shortest and longest interval between two lines of statistics, in seconds.
 const INTERVAL_S: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
 
-/// A policy by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PolicyName {
-    /// Tiers by behaviour, fair inside a tier, nobody forgotten
-    Pandemonium,
-    /// First come, first served
-    Fifo,
-    /// Plain weighted fair order
-    Vruntime,
-    /// Loses every 100th task. Exists so that the tests can show that they would notice.
-    #[value(hide = true)]
-    Dropping,
+static CATALOG: OnceLock<Catalog> = OnceLock::new();
+
+/// The policies that this program offers; set before the command line is read.
+pub fn offer(own: &'static [PolicyInfo]) {
+    CATALOG.get_or_init(|| Catalog::new(own));
+}
+
+/// The policies that this program offers.
+pub fn catalog() -> Catalog {
+    *CATALOG.get_or_init(|| Catalog::new(&[]))
+}
+
+fn policy(name: &str) -> Result<PolicyInfo, String> {
+    catalog().find(name)
 }
 
 /// The PANDEMONIUM CPU scheduling policy, decided entirely in user space.
@@ -54,9 +58,9 @@ pub struct Options {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// Which policy decides
-    #[arg(long, value_enum, default_value = "pandemonium", value_name = "NAME")]
-    pub policy: PolicyName,
+    /// Which policy decides: pandemonium, fifo, vruntime, or one of the program's own
+    #[arg(long, value_name = "NAME", value_parser = policy)]
+    pub policy: Option<PolicyInfo>,
 
     /// Longest time slice in microseconds, 100 to 100000; sets batch_slice_us [default: 4000]
     #[arg(short = 's', long, value_name = "US",
@@ -290,6 +294,11 @@ pub struct Words {
 }
 
 impl Options {
+    /// The policy that decides.
+    pub fn policy(&self) -> PolicyInfo {
+        self.policy.unwrap_or_else(|| catalog().default_policy())
+    }
+
     /// What clap cannot check: options against each other.
     pub fn check(&self) -> Result<(), Failure> {
         let extra_max = NAMES_MAX - COMPOSITORS.len();

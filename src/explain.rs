@@ -9,14 +9,13 @@
 
 use super::cli::ExplainArguments;
 use super::listen::{Answer, Wait};
-use super::procdb_file::text::{printable, without_controls};
+use super::procdb_file::text::without_controls;
 use super::shared::Shared;
 use super::shared::query::Question;
 use super::telemetry;
 use super::tune::{PATIENCE_MS, unconnected};
 use anyhow::{Result, anyhow};
-use pandemonium_engine::Evidence;
-use pandemonium_engine::task::{Pid, Reason, Tier};
+use pandemonium_engine::task::{Pid, Reason};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_host::failure::Failure;
 use scx_stats::prelude::*;
@@ -127,15 +126,15 @@ fn name_of(pid: u32) -> Option<String> {
 fn tell(answer: &Answer, name_of: &dyn Fn(u32) -> Option<String>) -> Vec<String> {
     let pid = answer.pid.map_or(0, |pid| pid.as_raw());
     let mut lines = Vec::new();
-    match &answer.evidence {
-        Some(evidence) => lines.push(tell_evidence(pid, evidence)),
-        None => lines.push(match name_of(pid as u32) {
+    match answer.explained.as_str() {
+        "" => lines.push(match name_of(pid as u32) {
             Some(name) => format!(
                 "{name} (pid {pid}) is nothing to the policy: it has not come up, or the policy \
                  keeps nothing of tasks."
             ),
             None => format!("There is no task {pid}, and the policy knows none."),
         }),
+        explained => lines.push(without_controls(explained)),
     }
     lines.push(tell_decisions(answer));
     if let Some(since) = answer.waiting {
@@ -147,35 +146,6 @@ fn tell(answer: &Answer, name_of: &dyn Fn(u32) -> Option<String>) -> Vec<String>
         lines.push(format!("{} more waits were long.", answer.nr_long - told as u64));
     }
     lines
-}
-
-fn tell_evidence(pid: i32, evidence: &Evidence) -> String {
-    let Evidence { comm, tier, behaves, named, cpu_bound, over_share, run, run_dev, .. } =
-        *evidence;
-    let why = match named {
-        _ if evidence.weight.get() == 1 => "its class or nice value lets everybody pass".into(),
-        Some(_) => "its name says so".to_owned(),
-        None if cpu_bound && tier == Tier::Batch => {
-            "it has used up its slices for longer than it usually runs".into()
-        }
-        None if over_share && tier == Tier::Batch => {
-            "it takes a large part of the machine while tasks that compute get next to nothing"
-                .into()
-        }
-        None if tier != behaves => format!("behaviour alone would make it {behaves:?}"),
-        None => "its behaviour says so".into(),
-    };
-    let young = if evidence.mature { "" } else { ", from few wake-ups" };
-    format!(
-        "{} (pid {pid}) is {tier:?}: {why}. It usually runs for {} us between two sleeps, give or \
-         take {} us, and wakes up {} times in 100 ms: a score of {}{young}. Its weight is {}.",
-        printable(&comm),
-        run.as_micros(),
-        run_dev.as_micros(),
-        evidence.wake_freq,
-        evidence.score,
-        evidence.weight.get(),
-    )
 }
 
 fn tell_decisions(answer: &Answer) -> String {
@@ -242,7 +212,9 @@ fn rule(reason: Reason) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pandemonium_engine::task::{Comm, Weight};
+    use pandemonium_engine::explaining::BoundedText;
+    use pandemonium_engine::task::Tier;
+    use std::fmt::Write;
 
     fn known() -> Answer {
         let wait = Wait {
@@ -254,15 +226,8 @@ mod tests {
             others: [41, 42, 0],
             ..Wait::default()
         };
-        let evidence = Evidence {
-            comm: Comm::from_text("cc1"),
-            tier: Tier::Batch,
-            behaves: Tier::Batch,
-            cpu_bound: true,
-            run: Span::from_millis(90),
-            weight: Weight::new(100),
-            ..Evidence::default()
-        };
+        let mut explained = BoundedText::default();
+        explained.write_str("cc1 (pid 40) is Batch: it computes.").unwrap();
         let mut long = [Wait::default(); crate::listen::TOLD];
         long[0] = wait;
         Answer {
@@ -273,7 +238,7 @@ mod tests {
             reasons: [11, 0, 0, 1, 0, 0],
             waited: Span::from_millis(24),
             longest: Span::from_millis(7),
-            evidence: Some(evidence),
+            explained,
             nr_long: 1,
             long,
             ..Answer::default()
@@ -285,9 +250,7 @@ mod tests {
         let name = |pid: u32| (pid == 41).then(|| "firefox".to_owned());
         let lines = tell(&known(), &name);
         let expected = [
-            "cc1 (pid 40) is Batch: it has used up its slices for longer than it usually runs. It \
-             usually runs for 90000 us between two sleeps, give or take 0 us, and wakes up 0 times \
-             in 100 ms: a score of 0, from few wake-ups. Its weight is 100.",
+            "cc1 (pid 40) is Batch: it computes.",
             "In 3000ms it came up 0 times after a sleep and 12 times after losing its CPU. It was \
              decided for 12 times (11 by order, 1 by starvation rescue), 2000 us after it came up \
              on average and 7000 us at most.",
@@ -295,13 +258,6 @@ mod tests {
              them more urgent, the last: firefox (41), 42. It was chosen by starvation rescue.",
         ];
         assert_eq!(lines, expected);
-    }
-
-    #[test]
-    fn a_hoarder_is_told_why_it_is_batch() {
-        let hoarder = Evidence { cpu_bound: false, over_share: true, ..known().evidence.unwrap() };
-        let told = tell_evidence(40, &hoarder);
-        assert!(told.contains("is Batch: it takes a large part of the machine"), "{told}");
     }
 
     #[test]

@@ -39,13 +39,17 @@ use backend::{bpf_intf, bpf_skel};
 
 use clap::Parser as _;
 use cli::{Command, Options};
+use pandemonium_engine::PolicyInfo;
+pub use pandemonium_engine::policies;
 use pandemonium_host::failure::Failure;
 use pandemonium_host::program;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Runs the program that the command line asks for.
-pub fn main() -> ExitCode {
+/// Runs the program that the command line asks for, with these policies besides the built-in ones;
+/// the first is the default.
+pub fn main(policies: &'static [PolicyInfo]) -> ExitCode {
+    cli::offer(policies);
     // Errors that carry a backtrace need more memory to print it than our allocator has.
     // SAFETY: no other thread exists yet.
     unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") };

@@ -6,11 +6,12 @@
 use super::shared::Shared;
 use super::shared::query::Query;
 use pandemonium_engine::Setup;
-use pandemonium_engine::knobs::Knobs;
+use pandemonium_engine::explaining::BoundedText;
+use pandemonium_engine::knobs::Values;
 use pandemonium_engine::procdb::{Minute, Profile};
-use pandemonium_engine::task::{Arrival, Cause, Comm, CpuId, Dispatch, Pid, Reason, Tier, Weight};
+use pandemonium_engine::task::{Arrival, Cause, CpuId, Dispatch, Pid, Reason, Tier};
 use pandemonium_engine::time::{Span, Stamp};
-use pandemonium_engine::{Evidence, Full, Limits, MachineView, Memo, Policy, Port, Round, round};
+use pandemonium_engine::{Full, Limits, MachineView, Memo, Policy, Port, Round, round};
 use pandemonium_record::{Tap, Writer};
 
 /// Long waits that are told one by one: the last of them.
@@ -24,9 +25,8 @@ const PASSED_BITS: u32 = 21;
 const PASSED_MAX: u32 = (1 << PASSED_BITS) - 1;
 const REASONS: usize = Reason::ALL.len();
 const WAIT_WORDS: usize = 7;
-const EVIDENCE_WORDS: usize = 12;
 /// Words of an [`Answer`].
-pub const ANSWER_WORDS: usize = 9 + REASONS + 3 + EVIDENCE_WORDS + TOLD * WAIT_WORDS;
+pub const ANSWER_WORDS: usize = 9 + REASONS + 3 + BoundedText::WORDS + TOLD * WAIT_WORDS;
 
 /// Those who listen to the worker.
 pub struct Listeners<'s> {
@@ -56,8 +56,8 @@ impl<'s> Listeners<'s> {
     }
 
     /// The policy is given settings.
-    pub fn applied(&mut self, knobs: &Knobs) {
-        self.recorder.iter_mut().for_each(|recorder| recorder.applied(knobs));
+    pub fn applied(&mut self, values: &Values) {
+        self.recorder.iter_mut().for_each(|recorder| recorder.applied(values));
     }
 
     /// The policy is told that a task is gone.
@@ -71,7 +71,7 @@ impl<'s> Listeners<'s> {
     }
 
     /// One round, overheard.
-    pub fn round<P: Port, Q: Policy>(&mut self, now: Stamp, port: &mut P, policy: &mut Q) -> Round {
+    pub fn round<P: Port>(&mut self, now: Stamp, port: &mut P, policy: &mut dyn Policy) -> Round {
         self.watch.begin(now);
         let mut heard = Heard { port, watch: &mut self.watch, now };
         let done = match &mut self.recorder {
@@ -79,7 +79,7 @@ impl<'s> Listeners<'s> {
             Some(recorder) => {
                 let mut tap = Tap::round(&mut heard, recorder, now);
                 let done = round(now, &mut tap, policy, Limits::KERNEL);
-                tap.end(&done, policy);
+                tap.end(&done);
                 done
             }
         };
@@ -167,11 +167,15 @@ impl<'s> Watch<'s> {
         }
     }
 
-    fn end<Q: Policy>(&mut self, now: Stamp, policy: &Q) {
+    fn end(&mut self, now: Stamp, policy: &dyn Policy) {
         let Some(pid) = self.pid.filter(|_| self.news) else { return };
         self.news = false;
         self.answer.now = now;
-        self.answer.evidence = policy.evidence(pid);
+        self.answer.explained = BoundedText::default();
+        if let Some(explaining) = policy.explaining() {
+            // A text that is too long is cut off.
+            let _ = explaining.explain(pid, &mut self.answer.explained);
+        }
         self.query.answer(&self.answer);
     }
 
@@ -256,7 +260,7 @@ pub struct Answer {
     /// See `tiers`.
     pub reasons: [u64; REASONS],
     /// What the policy holds of it.
-    pub evidence: Option<Evidence>,
+    pub explained: BoundedText,
     /// How many waits were long, and the last of them, newest first.
     pub nr_long: u64,
     /// See `nr_long`.
@@ -281,7 +285,7 @@ impl Answer {
             self.nr_long,
         ];
         let parts = head.into_iter().chain(self.tiers).chain(self.reasons);
-        let parts = parts.chain(evidence_words(self.evidence.as_ref()));
+        let parts = parts.chain(self.explained.to_words());
         let parts = parts.chain(self.long.into_iter().flat_map(Wait::to_words));
         words.iter_mut().zip(parts).for_each(|(word, part)| *word = part);
         words
@@ -294,7 +298,7 @@ impl Answer {
         let mut take = || rest.next().unwrap_or(0);
         let tiers = [(); 3].map(|()| take());
         let reasons = [(); REASONS].map(|()| take());
-        let evidence = evidence_of([(); EVIDENCE_WORDS].map(|()| take()));
+        let explained = BoundedText::from_words(&[(); BoundedText::WORDS].map(|()| take()));
         let long = [(); TOLD].map(|()| Wait::from_words([(); WAIT_WORDS].map(|()| take())));
         Some(Answer {
             number: words[0],
@@ -309,7 +313,7 @@ impl Answer {
             nr_long: words[8],
             tiers,
             reasons,
-            evidence,
+            explained,
             long,
         })
     }
@@ -348,53 +352,16 @@ fn tier_of(index: u64) -> Tier {
     Tier::ALL.get(index as usize).copied().unwrap_or_default()
 }
 
-fn evidence_words(evidence: Option<&Evidence>) -> [u64; EVIDENCE_WORDS] {
-    let Some(evidence) = evidence else { return [0; EVIDENCE_WORDS] };
-    let Evidence { comm, tier, behaves, named, cpu_bound, mature, over_share, .. } = *evidence;
-    let [low, high] = comm.to_words();
-    [
-        1,
-        low,
-        high,
-        tier.index() as u64,
-        behaves.index() as u64,
-        named.map_or(0, |tier| 1 + tier.index() as u64),
-        u64::from(cpu_bound) | u64::from(mature) << 1 | u64::from(over_share) << 2,
-        evidence.run.as_nanos(),
-        evidence.run_dev.as_nanos(),
-        evidence.wake_freq,
-        u64::from(evidence.score),
-        evidence.weight.get(),
-    ]
-}
-
-fn evidence_of(words: [u64; EVIDENCE_WORDS]) -> Option<Evidence> {
-    let [there, low, high, tier, behaves, named, flags, run, run_dev, wake_freq, score, weight] =
-        words;
-    (there == 1).then(|| Evidence {
-        comm: Comm::from_words([low, high]),
-        tier: tier_of(tier),
-        behaves: tier_of(behaves),
-        named: named.checked_sub(1).map(tier_of),
-        cpu_bound: flags & 1 == 1,
-        mature: flags >> 1 & 1 == 1,
-        over_share: flags >> 2 & 1 == 1,
-        run: Span::from_nanos(run),
-        run_dev: Span::from_nanos(run_dev),
-        wake_freq,
-        score: score as u32,
-        weight: Weight::new(weight),
-    })
-}
-
 #[cfg(test)]
 pub mod tests {
     use super::*;
     use crate::shared::query::Question;
-    use pandemonium_engine::task::RawArrival;
+    use pandemonium_engine::task::{Comm, RawArrival};
     use pandemonium_policies::Pandemonium;
+    use pandemonium_policies::knobs::TABLE;
     use pandemonium_record::{Entry, Reader, WORDS_MAX, decode};
     use std::collections::VecDeque;
+    use std::fmt::Write;
 
     #[derive(Default)]
     struct Script {
@@ -433,8 +400,7 @@ pub mod tests {
         let mut port =
             Script { view: MachineView { cpus: 2, ..Default::default() }, up: [].into() };
         let at = |ms: u64| Stamp::from_nanos(1 << 40) + Span::from_millis(ms);
-        let knobs = Knobs::default();
-        policy.apply(&knobs);
+        policy.tune(&TABLE.defaults());
         listeners.round(at(0), &mut port, &mut policy);
         assert!(shared.query.answered().is_none(), "nobody asked");
 
@@ -445,7 +411,7 @@ pub mod tests {
         listeners.round(at(1), &mut port, &mut policy);
         let first = shared.query.answered().unwrap();
         assert_eq!((first.number, first.pid, first.wakeups), (number, Some(pid(8)), 1));
-        assert_eq!(first.evidence.unwrap().comm, Comm::from_text("hog"));
+        assert!(first.explained.as_str().starts_with("hog (pid 8) is "), "{:?}", first.explained);
         assert_eq!(first.tiers.iter().sum::<u64>() + u64::from(first.waiting.is_some()), 1);
 
         // One that waits while others go.
@@ -483,7 +449,7 @@ pub mod tests {
         let setup = Setup::of_cpus(2);
         let mut policy = Pandemonium::new(&setup);
         listeners.started(&setup);
-        listeners.applied(&Knobs::default());
+        listeners.applied(&TABLE.defaults());
         listeners.minute(Minute::from_unix(3));
         listeners.learned(Minute::from_unix(3), &[Profile::default()]);
         let mut port = Script { up: [arrival(7, 1, 1)].into(), ..Script::default() };
@@ -522,20 +488,8 @@ pub mod tests {
             passed: [1, PASSED_MAX, 3],
             others: [4, 5, u32::MAX],
         };
-        let evidence = Evidence {
-            comm: Comm::from_text("fifteen-letters"),
-            tier: Tier::LatCritical,
-            behaves: Tier::Batch,
-            named: Some(Tier::Batch),
-            cpu_bound: true,
-            mature: true,
-            over_share: true,
-            run: Span::from_nanos(6),
-            run_dev: Span::from_nanos(7),
-            wake_freq: 8,
-            score: 9,
-            weight: Weight::new(10),
-        };
+        let mut explained = BoundedText::default();
+        explained.write_str("it is what it is").unwrap();
         let answer = Answer {
             number: 11,
             pid: Some(pid(12)),
@@ -548,12 +502,12 @@ pub mod tests {
             longest: Span::from_nanos(19),
             tiers: [20, 21, 22],
             reasons: [23, 24, 25, 26, 27, 28],
-            evidence: Some(evidence),
+            explained,
             nr_long: 29,
             long: [wait; TOLD],
         };
         assert_eq!(Answer::from_words(&answer.to_words()), Some(answer));
-        let bare = Answer { evidence: None, waiting: None, ..answer };
+        let bare = Answer { explained: BoundedText::default(), waiting: None, ..answer };
         assert_eq!(Answer::from_words(&bare.to_words()), Some(bare));
         // Words that nobody wrote make no panic.
         let _ = Answer::from_words(&[u64::MAX; ANSWER_WORDS]);

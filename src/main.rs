@@ -3,5 +3,5 @@
 //! `scx_pandemonium_user`: schedules this machine by the policies of `pandemonium_policies`.
 
 fn main() -> std::process::ExitCode {
-    scx_pandemonium_user::main()
+    scx_pandemonium_user::main(&[])
 }

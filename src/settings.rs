@@ -2,11 +2,11 @@
 
 //! From the command line to what each part is told at its start.
 
-use super::cli::{Options, PolicyName};
+use super::cli::Options;
 use super::machine::Machine;
 use anyhow::{Context, Result, ensure};
 use pandemonium_engine::Setup;
-use pandemonium_engine::knobs::{BATCH_SLICE, KeySet, Knobs};
+use pandemonium_engine::knobs::{Amended, KeySet, Values};
 use pandemonium_engine::task::{Comm, Tier};
 use pandemonium_engine::time::Span;
 use pandemonium_engine::topology::Domain;
@@ -15,74 +15,105 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// The longest Batch slice that the adaptive loop may ask for. The fast path can interrupt a
-/// running task, so [`BATCH_SLICE_PREEMPTIBLE`] would be possible where it is loaded; the shorter
-/// one stays until the lab has measured what the longer one costs a task that nobody is
-/// interrupted for.
-///
-/// [`BATCH_SLICE_PREEMPTIBLE`]: pandemonium_engine::knobs::BATCH_SLICE_PREEMPTIBLE
-const BATCH_SLICE_MAX: Span = BATCH_SLICE;
 /// A file of knobs is not read beyond this; ours, with every comment, has 4 KiB.
 const FILE_MAX: u64 = 64 * 1024;
 
-/// The knobs at the start, and those of them that a person has chosen: the file first, then the
-/// options, which win.
-pub fn knobs(options: &Options) -> Result<(Knobs, KeySet), Failure> {
-    let defaults = Knobs { batch_slice: BATCH_SLICE_MAX, ..Knobs::default() };
-    let (mut knobs, mut chosen) = match &options.knobs {
-        Some(path) => read(path, &defaults).map_err(|e| Failure::Usage(format!("{e:#}")))?,
-        None => (defaults, KeySet::EMPTY),
+/// The values of the policy's knobs at the start, and the knobs that a person has chosen: the file
+/// first, then the options, which win.
+pub fn knobs(options: &Options) -> Result<(Values, KeySet), Failure> {
+    let policy = options.policy();
+    let defaults = policy.knobs.defaults();
+    let (values, named) = match &options.knobs {
+        Some(path) => {
+            let amended = read(path, &defaults).map_err(|e| Failure::Usage(format!("{e:#}")))?;
+            for (old, new) in &amended.renamed {
+                eprintln!("warning: the knob {old} is called {new} now");
+            }
+            (amended.values, amended.named)
+        }
+        None => (defaults, KeySet::none(policy.knobs)),
     };
-    slices(options, &mut knobs, &mut chosen)?;
-    // Only the policy of the name reads what the loop moves; the others are there to compare with,
-    // and a yardstick should not change its length.
-    let fixed = matches!(options.policy, PolicyName::Fifo | PolicyName::Vruntime);
-    let rules = &mut knobs.rules;
-    let switches = [
-        (options.no_adaptive || fixed, "rule.adaptive", &mut rules.adaptive, false),
-        (options.no_preempt, "rule.preempt", &mut rules.preempt, false),
-        (options.no_procdb, "rule.procdb", &mut rules.procdb, false),
-        (options.low_power, "rule.low_power", &mut rules.low_power, true),
-        (options.fifo_mode, "rule.fifo_mode", &mut rules.fifo_mode, true),
-        (options.percpu_local, "percpu_local", &mut knobs.percpu_local, true),
-    ];
-    for (given, key, place, value) in switches {
+    let mut start = Start { policy: policy.name, values, chosen: named };
+    slices(options, &mut start)?;
+    if options.no_adaptive && policy.knobs.named("rule.adaptive").is_some() {
+        start.put("rule.adaptive", 0, "--no-adaptive")?;
+    }
+    if options.no_procdb && policy.knobs.named("rule.procdb").is_some() {
+        start.put("rule.procdb", 0, "--no-procdb")?;
+    }
+    for (given, knob, word, option) in [
+        (options.no_preempt, "rule.preempt", 0, "--no-preempt"),
+        (options.low_power, "rule.low_power", 1, "--low-power"),
+        (options.fifo_mode, "rule.fifo_mode", 1, "--fifo-mode"),
+        (options.percpu_local, "percpu_local", 1, "--percpu-local"),
+    ] {
         if given {
-            *place = value;
-            chosen = chosen.with(key);
+            start.put(knob, word, option)?;
         }
     }
-    knobs.check().map_err(|error| Failure::Usage(error.to_string()))?;
-    Ok((knobs, chosen))
+    start.values.check().map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok((start.values, start.chosen))
 }
 
-/// `-s` is the longest slice of anybody, `-S` the shortest.
-fn slices(options: &Options, knobs: &mut Knobs, chosen: &mut KeySet) -> Result<(), Failure> {
+/// Values that options change.
+struct Start {
+    policy: &'static str,
+    values: Values,
+    chosen: KeySet,
+}
+
+impl Start {
+    fn put(&mut self, knob: &str, word: u64, option: &str) -> Result<(), Failure> {
+        if !self.values.put(knob, word) {
+            return Err(Failure::Usage(format!(
+                "{option} sets the knob {knob}, which the policy {} does not have",
+                self.policy
+            )));
+        }
+        self.chosen = self.chosen.with(knob);
+        Ok(())
+    }
+
+    /// Changes a knob that the option does not name, where the policy has it.
+    fn bound(&mut self, knob: &str, bound: impl Fn(Span) -> Span) {
+        if let Some(now) = self.values.time(knob) {
+            self.values.put(knob, bound(now).as_nanos());
+        }
+    }
+}
+
+/// `-s` is the longest slice of any task, `-S` the shortest. A policy with one slice for all tasks
+/// calls it `slice_us`.
+fn slices(options: &Options, start: &mut Start) -> Result<(), Failure> {
+    let tiered =
+        start.values.get("batch_slice_us").is_some() && start.values.get("slice_min_us").is_some();
+    let longest_knob = if tiered { "batch_slice_us" } else { "slice_us" };
     if let Some(us) = options.slice_us {
         let longest = Span::from_micros(us);
-        knobs.batch_slice = longest;
-        knobs.slice = knobs.slice.min(longest);
-        knobs.burst_slice = knobs.burst_slice.min(longest);
-        *chosen = chosen.with("batch_slice_us");
+        start.put(longest_knob, longest.as_nanos(), "--slice-us")?;
+        if tiered {
+            start.bound("slice_us", |slice| slice.min(longest));
+            start.bound("burst_slice_us", |slice| slice.min(longest));
+        }
     }
     if let Some(us) = options.slice_us_min {
         let shortest = Span::from_micros(us);
-        if shortest > knobs.batch_slice {
+        let longest = start.values.time(longest_knob).unwrap_or(shortest);
+        if shortest > longest {
             return Err(Failure::Usage(format!(
                 "--slice-us-min {us} is above --slice-us {}: the shortest slice cannot be longer \
                  than the longest",
-                knobs.batch_slice.as_micros()
+                longest.as_micros()
             )));
         }
-        knobs.slice_min = shortest;
-        knobs.slice = knobs.slice.max(shortest);
-        knobs.burst_slice = knobs.burst_slice.max(shortest);
-        *chosen = chosen.with("slice_min_us");
+        start.put("slice_min_us", shortest.as_nanos(), "--slice-us-min")?;
+        start.bound("slice_us", |slice| slice.max(shortest));
+        start.bound("burst_slice_us", |slice| slice.max(shortest));
     }
     Ok(())
 }
 
-fn read(path: &Path, defaults: &Knobs) -> Result<(Knobs, KeySet)> {
+fn read(path: &Path, defaults: &Values) -> Result<Amended> {
     let place = || format!("the file of knobs {}", path.display());
     let mut text = String::new();
     let mut file = File::open(path).with_context(place)?.take(FILE_MAX + 1);
@@ -131,11 +162,12 @@ pub fn domain(options: &Options, machine: &Machine) -> Result<Option<Domain>, Fa
 mod tests {
     use super::*;
     use crate::cli::tests::parse;
-    use pandemonium_engine::knobs::Key;
+    use pandemonium_engine::knobs::Table;
+    use pandemonium_policies::knobs::{Knobs, TABLE};
 
     fn of(args: &[&str]) -> Result<(Knobs, Vec<&'static str>), String> {
-        let (knobs, chosen) = knobs(&parse(args).unwrap()).map_err(|error| error.to_string())?;
-        Ok((knobs, chosen.iter().map(|key: &Key| key.name).collect()))
+        let (values, chosen) = knobs(&parse(args).unwrap()).map_err(|error| error.to_string())?;
+        Ok((Knobs::of(&values), chosen.iter().map(|knob| knob.name).collect()))
     }
 
     fn with_file(text: &str, args: &[&str]) -> Result<(Knobs, Vec<&'static str>), String> {
@@ -185,7 +217,8 @@ mod tests {
         assert_eq!(chosen, ["rule.low_power", "rule.preempt", "rule.adaptive", "rule.procdb"]);
         let (knobs, _) = of(&["--fifo-mode", "--percpu-local"]).unwrap();
         assert!(knobs.rules.fifo_mode && knobs.percpu_local);
-        assert!(!of(&["--policy", "fifo"]).unwrap().0.rules.adaptive);
+        let refused = of(&["--policy", "fifo", "--low-power"]).unwrap_err();
+        assert!(refused.contains("which the policy fifo does not have"), "{refused}");
     }
 
     #[test]
@@ -218,9 +251,10 @@ mod tests {
 
     #[test]
     fn what_the_knobs_print_is_such_a_file() {
-        let (knobs, chosen) = with_file(&Knobs::default().to_string(), &[]).unwrap();
+        let (knobs, chosen) =
+            with_file(&Table::file_of(&TABLE.defaults()).to_string(), &[]).unwrap();
         assert_eq!(knobs, Knobs::default());
-        assert_eq!(chosen.len(), pandemonium_engine::knobs::KEYS);
+        assert_eq!(chosen.len(), TABLE.len());
     }
 
     #[test]

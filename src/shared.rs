@@ -15,6 +15,7 @@ pub mod query;
 use super::fast_path_counters::TallyCells;
 use anyhow::{Context, Result};
 use pandemonium_engine::Memo;
+use pandemonium_engine::registry::COUNTERS_MAX;
 use pandemonium_engine::task::{Comm, Pid, Tier};
 use pandemonium_engine::time::Span;
 use pandemonium_host::failure::Failure;
@@ -113,8 +114,23 @@ board! {
     burst_rounds,
     /// 1 while batch work has waited for seconds, as the policy sees it.
     longrun,
-    /// Tasks of whose name something was known when they appeared.
-    predictions,
+}
+
+/// Counters of the policy's own, in the order in which it declares them.
+#[repr(C)]
+pub struct OwnCounters([AtomicU64; COUNTERS_MAX]);
+
+impl OwnCounters {
+    /// Reads all cells.
+    pub fn read(&self) -> [u64; COUNTERS_MAX] {
+        std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed))
+    }
+
+    /// Writes all cells.
+    pub fn write(&self, counters: &[u64; COUNTERS_MAX]) {
+        let cells = self.0.iter().zip(counters);
+        cells.for_each(|(cell, count)| cell.store(*count, Ordering::Relaxed));
+    }
 }
 
 /// One memo, packed: pid and tier, usual run, name.
@@ -126,6 +142,8 @@ struct MemoCell([AtomicU64; 4]);
 pub struct Layout {
     /// What the worker counts, renewed every round.
     pub board: Board,
+    /// What the policy counts by itself.
+    pub own_counters: OwnCounters,
     /// What the fast path counts, renewed once a second.
     pub fast_path_counters: TallyCells,
     /// The knobs that the worker shall use.

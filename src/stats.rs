@@ -9,6 +9,7 @@ use super::programs::Programs;
 use super::shared::{Numbers, Shared};
 use super::{explain, telemetry, tune, worker};
 use anyhow::Result;
+use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::fine::Fine;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
@@ -33,6 +34,8 @@ pub struct Metrics {
     pub health: String,
     #[stat(desc = "Name of the policy")]
     pub policy: String,
+    #[stat(desc = "What the policy counts by itself, by name")]
+    pub policy_counters: BTreeMap<String, u64>,
     #[stat(desc = "CPUs online")]
     pub nr_cpus: u64,
     #[stat(desc = "CPUs that run a task of ours")]
@@ -190,7 +193,7 @@ pub struct Metrics {
 #[derive(Clone)]
 pub struct Source {
     pub shared: Arc<Shared>,
-    pub policy: String,
+    pub policy: PolicyInfo,
     pub adaptive: Arc<Adaptive>,
     pub programs: Arc<Programs>,
     pub restarts: Arc<AtomicU64>,
@@ -212,6 +215,13 @@ impl Source {
         Reading { at: worker::now(), numbers, fast_path_counters }
     }
 
+    /// What the policy counts by itself.
+    fn policy_counters(&self) -> BTreeMap<String, u64> {
+        let counts = self.shared.own_counters.read();
+        let names = self.policy.counters.iter().map(|counter| counter.name.to_owned());
+        names.zip(counts).collect()
+    }
+
     /// What happened between two readings.
     pub fn metrics(&self, before: &Reading, after: &Reading) -> Metrics {
         let (was, n) = (&before.numbers, &after.numbers);
@@ -226,7 +236,8 @@ impl Source {
         let counted = after.fast_path_counters.since(&before.fast_path_counters);
         let mut metrics = Metrics {
             health: telemetry::health(before, after),
-            policy: self.policy.clone(),
+            policy: self.policy.name.into(),
+            policy_counters: self.policy_counters(),
             restarts: self.restarts.load(Ordering::Relaxed),
             decisions_per_sec: per_sec(n.user_dispatches, was.user_dispatches),
             dispatches_per_sec: per_sec(user + kernel, 0),
@@ -242,10 +253,12 @@ impl Source {
                 n.burst_rounds.saturating_sub(was.burst_rounds) * 2
                     > n.rounds.saturating_sub(was.rounds),
             ),
-            starvation_limit_us: status.control.limits().starvation.as_micros(),
+            starvation_limit_us: status.report.wait_limit.as_micros(),
             ..Metrics::default()
         };
         metrics.take_numbers(n);
+        let predictions = metrics.policy_counters.get("predictions");
+        metrics.procdb_hits = predictions.copied().unwrap_or_default();
         metrics.take_events(&after.fast_path_counters);
         // An interval shorter than that of the counts may see none: then it is the last second.
         metrics.take_tally(if counted.is_empty() { &status.fast_path_counters } else { &counted });
@@ -286,7 +299,6 @@ impl Metrics {
         self.oldest_wait_us = n.wait_peak_ns / 1_000;
         self.fast_path = State::from_word(n.fast_path).to_string();
         self.longrun = n.longrun;
-        self.procdb_hits = n.predictions;
     }
 
     /// What the fast path has done since the start.
@@ -326,17 +338,17 @@ impl Metrics {
     }
 
     fn take_status(&mut self, status: &Status) {
-        let (control, knobs) = (&status.control, status.control.knobs());
-        let adaptive = knobs.rules.adaptive;
-        self.regime = if adaptive { control.regime().to_string() } else { "FIXED".into() };
+        let (report, values) = (&status.report, &status.values);
+        let micros = |knob| values.time(knob).map_or(0, Span::as_micros);
+        self.regime = if report.regime.is_empty() { "FIXED" } else { report.regime }.into();
         self.cpu_idle_pct = status.cpu_idle.map_or(-1.0, |idle| f64::from(idle) / 10.0);
-        self.stability = u64::from(control.stability());
-        self.tightened = u64::from(adaptive && control.tightened());
-        self.nr_tightened = control.tighten_events();
-        self.nr_knobs_set = control.pinned().iter().count() as u64;
-        self.slice_us = knobs.slice.as_micros();
-        self.batch_slice_us = knobs.batch_slice.as_micros();
-        self.sojourn_thresh_us = knobs.sojourn_thresh.as_micros();
+        self.stability = u64::from(report.stability);
+        self.tightened = u64::from(!report.regime.is_empty() && report.tightened);
+        self.nr_tightened = report.tighten_events;
+        self.nr_knobs_set = status.pinned.len() as u64;
+        self.slice_us = micros("slice_us");
+        self.batch_slice_us = micros("batch_slice_us");
+        self.sojourn_thresh_us = micros("sojourn_thresh_us");
     }
 }
 

@@ -13,11 +13,10 @@ use super::shared::Shared;
 use super::stats::{self, Reading, Source};
 use super::{settings, tasks, telemetry, wake_worker, worker};
 use anyhow::{Context, anyhow};
-use clap::ValueEnum;
-use pandemonium_engine::knobs::{KeySet, Knobs};
+use pandemonium_engine::adapting::INTERVAL;
+use pandemonium_engine::knobs::{KeySet, Values};
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
-use pandemonium_policies::control::INTERVAL;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,7 +41,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let recording = match &options.record {
         Some(path) => {
             let shared = Arc::clone(&source.shared);
-            Some(Recording::start(path, options.redact, &source.policy, shared)?)
+            Some(Recording::start(path, options.redact, source.policy.name, shared)?)
         }
         None => None,
     };
@@ -66,7 +65,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let outcome = keep_running(options, &worker, &source, &saver);
     let whole_run = source.metrics(&started, &source.read());
     telemetry::print(&telemetry::line(&whole_run));
-    telemetry::print(&telemetry::knobs_line(&source.adaptive.status().control, &whole_run));
+    telemetry::print(&telemetry::knobs_line(&source.adaptive.status().report, &whole_run));
     if options.dump_log {
         telemetry::print(&lock(&log).to_string());
     }
@@ -78,15 +77,16 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     outcome
 }
 
-fn source(options: &Options, knobs: Knobs, chosen: KeySet) -> Result<Source, Failure> {
-    let name = options.policy.to_possible_value();
+fn source(options: &Options, start: Values, chosen: KeySet) -> Result<Source, Failure> {
+    let policy = options.policy();
     let cpus = settings::cpus(options, &Machine::observe()?);
     let shared = if options.record.is_some() { Shared::with_ring() } else { Shared::create() };
     let shared = Arc::new(shared.map_err(Failure::internal)?);
     let path = (!options.no_procdb).then(|| programs::path(options.procdb.as_deref()));
+    let control = (policy.adapting)(cpus, start, chosen);
     Ok(Source {
-        policy: name.map(|value| value.get_name().to_owned()).unwrap_or_default(),
-        adaptive: Arc::new(Adaptive::new(Arc::clone(&shared), cpus, knobs, chosen)),
+        policy,
+        adaptive: Arc::new(Adaptive::new(Arc::clone(&shared), control)),
         programs: Arc::new(Programs::load(Arc::clone(&shared), path)),
         restarts: Arc::new(AtomicU64::new(0)),
         shared,
@@ -261,7 +261,7 @@ fn look_every_second(source: &Source, print: bool) -> Arc<Mutex<EventLog>> {
             source.adaptive.step(&before, &after, share);
             let metrics = source.metrics(&before, &after);
             lock(&log_of_thread).push(after.at, &metrics);
-            if print && source.adaptive.status().control.worth_a_line() {
+            if print && source.adaptive.status().report.worth_a_line {
                 telemetry::print(&telemetry::line(&metrics));
             }
             (before, idle_before) = (after, idle);

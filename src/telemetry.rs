@@ -5,8 +5,8 @@
 use super::fast_path::State;
 use super::stats::{Metrics, Reading};
 use pandemonium_engine::Limits;
+use pandemonium_engine::adapting::Report;
 use pandemonium_engine::time::{Span, Stamp};
-use pandemonium_policies::control::Controller;
 use std::io::Write;
 
 /// A worker that has not decided for so long is stuck: the kernel half wakes it at least once a
@@ -144,10 +144,12 @@ fn percent(share: i64) -> String {
 }
 
 /// What the controller has to say at the end.
-pub fn knobs_line(control: &Controller, since_start: &Metrics) -> String {
+pub fn knobs_line(report: &Report, since_start: &Metrics) -> String {
     let m = since_start;
     let [b, i, lc] = [m.l2_batch_pct, m.l2_interactive_pct, m.l2_lat_critical_pct].map(percent);
-    format!("{} l2_hit=B:{b}/I:{i}/L:{lc}", control.line())
+    let begin =
+        if report.last_words.is_empty() { "[KNOBS] regime=FIXED" } else { &report.last_words };
+    format!("{begin} l2_hit=B:{b}/I:{i}/L:{lc}")
 }
 
 #[cfg(test)]
@@ -155,7 +157,9 @@ mod tests {
     use super::*;
     use crate::shared::Numbers;
     use crate::stats::Tail;
-    use pandemonium_engine::knobs::{KeySet, Knobs};
+    use pandemonium_engine::PolicyType;
+    use pandemonium_policies::Pandemonium;
+    use pandemonium_policies::knobs::{Knobs, TABLE};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -251,10 +255,10 @@ mod tests {
 
     #[test]
     fn the_last_word_says_the_knobs_and_the_caches() {
-        let control = Controller::new(8, Knobs::default(), KeySet::EMPTY);
+        let control = Pandemonium::adapting(8, TABLE.defaults(), Knobs::none());
         let metrics = Metrics { l2_batch_pct: 50, l2_lat_critical_pct: -1, ..Metrics::default() };
         assert_eq!(
-            knobs_line(&control, &metrics),
+            knobs_line(&control.report(), &metrics),
             "[KNOBS] regime=MIXED slice_ns=1000000 batch_ns=4000000 preempt_ns=1000000 \
              demotion_ns=2500000 lag=4 tightened=false tighten_events=0 ticks=L:0/M:0/H:0 \
              l2_hit=B:50%/I:0%/L:-"

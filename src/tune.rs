@@ -10,7 +10,7 @@ use super::adaptive::{Adaptive, Status};
 use super::cli::TuneArguments;
 use super::telemetry;
 use anyhow::{Result, anyhow};
-use pandemonium_engine::knobs::{Key, KeySet, keys};
+use pandemonium_engine::knobs::{self, Amended, KeySet};
 use pandemonium_host::failure::Failure;
 use scx_stats::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -35,6 +35,9 @@ struct Knob {
     about: String,
     /// Whether a person has set it, so that the adaptive loop leaves it alone.
     set: bool,
+    /// The older name by which it was just set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    was: Option<String>,
 }
 
 /// The answer.
@@ -48,36 +51,40 @@ enum Answer {
 /// The server's side.
 pub fn answer(adaptive: &Adaptive, args: &BTreeMap<String, String>) -> Result<Value> {
     let answer = match obey(adaptive, args) {
-        Ok(()) => Answer::Knobs(describe(&adaptive.status())),
+        Ok(amended) => Answer::Knobs(describe(&adaptive.status(), &amended)),
         Err(sentence) => Answer::Refused(sentence),
     };
     Ok(serde_json::to_value(answer)?)
 }
 
-fn obey(adaptive: &Adaptive, args: &BTreeMap<String, String>) -> Result<(), String> {
+fn obey(adaptive: &Adaptive, args: &BTreeMap<String, String>) -> Result<Amended, String> {
     let known = ["target", "set", "release"];
     if let Some(unknown) = args.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("{TARGET} knows no argument {unknown:?}"));
     }
     let text = |name| args.get(name).map(String::as_str).unwrap_or_default();
-    let mut release = KeySet::EMPTY;
+    let table = adaptive.status().values.table();
+    let mut release = KeySet::none(table);
     for name in text("release").split_whitespace() {
-        let key = Key::named(name).ok_or_else(|| format!("there is no knob {name:?}"))?;
-        release = release.with(key.name);
+        let knob = table.named(name).ok_or_else(|| format!("there is no knob {name:?}"))?;
+        release = release.with(knob.name);
     }
     adaptive.tune(text("set"), release)
 }
 
-fn describe(status: &Status) -> Vec<Knob> {
-    let (values, set) = (status.control.knobs(), status.control.pinned());
-    let knob = |key: &'static Key| Knob {
-        key: key.name.into(),
-        value: key.show(values).to_string(),
-        range: key.range().to_string(),
-        about: key.doc.into(),
-        set: set.holds(key.name),
+fn describe(status: &Status, amended: &Amended) -> Vec<Knob> {
+    let knob = |(knob, word): (&'static knobs::Knob, u64)| {
+        let renamed = amended.renamed.iter().find(|(_, new)| *new == knob.name);
+        Knob {
+            key: knob.name.into(),
+            value: knob.show(word).to_string(),
+            range: knob.range().to_string(),
+            about: knob.about().into(),
+            set: status.pinned.holds(knob.name),
+            was: renamed.map(|(old, _)| (*old).into()),
+        }
     };
-    keys().map(knob).collect()
+    status.values.iter().map(knob).collect()
 }
 
 /// The client's side: asks, and prints.
@@ -96,7 +103,12 @@ pub fn run(arguments: &TuneArguments) -> Result<(), Failure> {
         ("release".into(), arguments.release.join(" ")),
     ];
     match client.request("stats", request).map_err(unanswered)? {
-        Answer::Knobs(knobs) => telemetry::print(report(&knobs, arguments).trim_end()),
+        Answer::Knobs(knobs) => {
+            for (old, knob) in knobs.iter().filter_map(|knob| Some((knob.was.as_ref()?, knob))) {
+                eprintln!("warning: {old} is called {} now", knob.key);
+            }
+            telemetry::print(report(&knobs, arguments).trim_end());
+        }
         Answer::Refused(sentence) => return Err(Failure::Usage(sentence)),
     }
     Ok(())
@@ -144,12 +156,16 @@ fn unanswered(error: anyhow::Error) -> Failure {
 mod tests {
     use super::*;
     use crate::shared::Shared;
-    use pandemonium_engine::knobs::{KEYS, Knobs};
+    use pandemonium_engine::PolicyType;
+    use pandemonium_policies::Pandemonium;
+    use pandemonium_policies::knobs::{Knobs, TABLE};
     use std::sync::Arc;
 
     fn adaptive() -> Arc<Adaptive> {
         let shared = Arc::new(Shared::create().unwrap());
-        Arc::new(Adaptive::new(shared, 4, Knobs::default(), KeySet::EMPTY.with("affinity")))
+        let chosen = Knobs::none().with("affinity");
+        let control = Pandemonium::adapting(4, TABLE.defaults(), chosen);
+        Arc::new(Adaptive::new(shared, control))
     }
 
     fn ask(adaptive: &Adaptive, args: &[(&str, &str)]) -> Result<Vec<Knob>, String> {
@@ -169,14 +185,14 @@ mod tests {
     #[test]
     fn all_knobs_come_with_value_range_meaning_and_mark() {
         let knobs = ask(&adaptive(), &[("target", "tune")]).unwrap();
-        assert_eq!(knobs.len(), KEYS);
+        assert_eq!(knobs.len(), TABLE.len());
         let text = report(&knobs, &told(&[], &[]));
-        assert_eq!(text.lines().count(), KEYS + 1);
+        assert_eq!(text.lines().count(), TABLE.len() + 1);
         assert!(text.lines().all(|line| line.len() < 140));
         let line = |begin: &str| text.lines().find(|line| line.starts_with(begin)).unwrap();
         assert_eq!(
-            line("lag_scale"),
-            "lag_scale=4                   How much credit sleep earns a task that wakes often. \
+            line("sleeper_credit_scale"),
+            "sleeper_credit_scale=4        How much credit sleep earns a task that wakes often. \
              Takes 1 to 64."
         );
         assert!(line("affinity=weak").contains("* Placement"));
@@ -222,7 +238,7 @@ mod tests {
         };
         let refusal = "lag_scale takes 1 to 64, not \"99\"";
         assert!(
-            matches!(ask(TARGET, "lag_scale=9"), Ok(Answer::Knobs(knobs)) if knobs.len() == KEYS)
+            matches!(ask(TARGET, "lag_scale=9"), Ok(Answer::Knobs(knobs)) if knobs.len() == TABLE.len())
         );
         assert_eq!(ask(TARGET, "lag_scale=99").unwrap(), Answer::Refused(refusal.into()));
         let other = unanswered(ask("other", "").unwrap_err());

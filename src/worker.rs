@@ -3,7 +3,7 @@
 //! The process that schedules: one thread, one loop, no file, terminal, lock or allocation in it.
 
 use super::backend::{BackendSetup, End, KernelPort, OpenObject};
-use super::cli::{Options, PolicyName};
+use super::cli::Options;
 use super::fast_path::{self, FastPath, Settings, State, Wish, refusal};
 use super::listen::Listeners;
 use super::machine::Machine;
@@ -13,13 +13,12 @@ use super::shared::Shared;
 use super::worker_counters::WorkerCounters;
 use pandemonium_engine::Policy;
 use pandemonium_engine::Setup;
-use pandemonium_engine::knobs::Knobs;
+use pandemonium_engine::knobs::{Table, Values};
 use pandemonium_engine::procdb::Minute;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::topology::CpuMask;
 use pandemonium_host::failure::Failure;
-use pandemonium_policies::{Dropping, Fifo, Pandemonium, Vruntime};
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::process::ExitCode;
@@ -42,14 +41,8 @@ pub fn run(options: &Options, fd: RawFd) -> Result<ExitCode, Failure> {
     let machine = Machine::observe()?;
     let setup = settings::setup(options, &machine);
     let told = Told { setup: &setup, online: machine.online() };
-    match options.policy {
-        PolicyName::Pandemonium => schedule(options, &told, &shared, Pandemonium::new(&setup)),
-        PolicyName::Fifo => schedule(options, &told, &shared, Fifo::new()),
-        PolicyName::Vruntime => schedule(options, &told, &shared, Vruntime::new()),
-        PolicyName::Dropping => {
-            schedule(options, &told, &shared, Dropping::new(Pandemonium::new(&setup)))
-        }
-    }
+    let info = options.policy();
+    schedule(options, &told, &shared, info.knobs, (info.build)(&setup))
 }
 
 /// The machine as this worker was told of it.
@@ -59,26 +52,29 @@ struct Told<'a> {
     online: CpuMask,
 }
 
-fn schedule<Q: Policy>(
+fn schedule(
     options: &Options,
     told: &Told,
     shared: &Shared,
-    mut policy: Q,
+    table: &'static Table,
+    mut policy: Box<dyn Policy>,
 ) -> Result<ExitCode, Failure> {
-    let mut housekeeping = Housekeeping::begin(shared, options.plant_delay_us);
+    let mut housekeeping = Housekeeping::begin(shared, table, options.plant_delay_us);
     let mut listeners = Listeners::of(shared);
     listeners.started(told.setup);
     // The supervisor hands knobs over before it starts a worker.
-    let knobs = housekeeping.new_knobs().unwrap_or_default();
-    policy.apply(&knobs);
-    listeners.applied(&knobs);
-    shared.take().for_each(|memo| {
-        policy.import(memo);
-        listeners.remembered(memo);
-    });
-    let (minute, known) = (this_minute(), shared.programs.read());
-    policy.learn_programs(minute, &known);
-    listeners.learned(minute, &known);
+    let values = housekeeping.new_knobs().unwrap_or_else(|| table.defaults());
+    policy.tune(&values);
+    listeners.applied(&values);
+    if let Some(learning) = policy.learning() {
+        shared.take().for_each(|memo| {
+            learning.import(memo);
+            listeners.remembered(memo);
+        });
+        let (minute, known) = (this_minute(), shared.programs.read());
+        learning.learn_programs(minute, &known);
+        listeners.learned(minute, &known);
+    }
     quiet_libbpf(options.verbose);
     let setup = BackendSetup {
         // The kernel half knows nothing of a domain or of power, so there the policy places every
@@ -87,7 +83,7 @@ fn schedule<Q: Policy>(
         partial: options.partial,
         numa_local: options.numa_local,
         exit_dump_len: options.exit_dump_len,
-        slice_ns: knobs.slice_min.as_nanos(),
+        slice_ns: policy.kernel_rules(now()).idle_slice.as_nanos(),
         domain: low_domain(told.setup),
     };
     let mut fast_objects = [const { MaybeUninit::uninit() }; fast_path::ATTEMPTS];
@@ -113,10 +109,12 @@ fn schedule<Q: Policy>(
     process::touch_stack();
     process::leave_signals_to_the_other_thread();
     let mut worker_counters = WorkerCounters::open(shared, loading, now(), state);
-    rounds(&mut port, &mut policy, &mut housekeeping, &mut listeners, &mut worker_counters, knobs);
+    rounds(&mut port, &mut *policy, &mut housekeeping, &mut listeners, &mut worker_counters);
     let silence = worker_counters.silence(now());
-    housekeeping.tell_programs(&policy);
-    shared.keep(|keep| policy.export(keep));
+    housekeeping.tell_programs(&mut *policy);
+    if let Some(learning) = policy.learning() {
+        shared.keep(|keep| learning.export(keep));
+    }
     match port.unload() {
         End::Signal => Ok(ExitCode::SUCCESS),
         End::Restart(_) => Ok(ExitCode::from(RESTART)),
@@ -173,31 +171,29 @@ fn load_fast_path<'obj>(
 }
 
 /// The loop.
-fn rounds<Q: Policy>(
+fn rounds(
     port: &mut KernelPort,
-    policy: &mut Q,
+    policy: &mut dyn Policy,
     housekeeping: &mut Housekeeping,
     listeners: &mut Listeners,
     worker_counters: &mut WorkerCounters,
-    mut knobs: Knobs,
 ) {
     while !port.ended() {
         housekeeping.dawdle();
         let now = now();
         port.begin(now);
-        if let Some(new) = housekeeping.new_knobs() {
-            knobs = new;
-            policy.apply(&knobs);
-            listeners.applied(&knobs);
+        if let Some(values) = housekeeping.new_knobs() {
+            policy.tune(&values);
+            listeners.applied(&values);
         }
         while let Some(pid) = port.next_exit() {
             listeners.exited(pid);
-            policy.on_exit(pid);
+            policy.exit(pid);
         }
-        let waited = policy.oldest_wait(now);
+        let waited = policy.waiting().oldest_wait(now);
         let done = listeners.round(now, port, policy);
         worker_counters.enter(now, &done, waited);
-        port.settle(fast_path_settings(&knobs, policy, now));
+        port.settle(fast_path_settings(policy, now));
         if worker_counters.publish(now, port, policy, housekeeping.shared) {
             housekeeping.once_a_second(now, policy, listeners);
         }
@@ -206,13 +202,14 @@ fn rounds<Q: Policy>(
 }
 
 /// How the fast path shall interrupt until the next round.
-fn fast_path_settings<Q: Policy>(knobs: &Knobs, policy: &Q, now: Stamp) -> Settings {
+fn fast_path_settings(policy: &dyn Policy, now: Stamp) -> Settings {
+    let rules = policy.kernel_rules(now);
     Settings {
-        preempt: knobs.rules.preempt,
-        hand_off: knobs.rules.sync_wakeups,
-        preempt_thresh: knobs.preempt_thresh,
-        burst: policy.mode(now).burst,
-        waiting: match policy.queued() {
+        preempt: rules.preempt,
+        hand_off: rules.hand_off,
+        preempt_thresh: rules.preempt_thresh,
+        burst: rules.burst,
+        waiting: match policy.waiting().nr_waiting() {
             0 => None,
             _ if policy.wants_more() => Some(Tier::Interactive),
             _ => Some(Tier::Batch),
@@ -225,6 +222,7 @@ struct Housekeeping<'s> {
     shared: &'s Shared,
     /// What every round waits before it begins.
     delay: Option<Duration>,
+    table: &'static Table,
     /// Which knobs were taken up last.
     knobs: u64,
     minute: Minute,
@@ -232,9 +230,9 @@ struct Housekeeping<'s> {
 }
 
 impl<'s> Housekeeping<'s> {
-    fn begin(shared: &'s Shared, delay_us: Option<u64>) -> Self {
+    fn begin(shared: &'s Shared, table: &'static Table, delay_us: Option<u64>) -> Self {
         let delay = delay_us.map(Duration::from_micros);
-        Housekeeping { shared, delay, knobs: 0, minute: this_minute(), programs_told: now() }
+        Housekeeping { shared, delay, table, knobs: 0, minute: this_minute(), programs_told: now() }
     }
 
     /// Only when asked for by a test.
@@ -244,16 +242,18 @@ impl<'s> Housekeeping<'s> {
         }
     }
 
-    fn new_knobs(&mut self) -> Option<Knobs> {
-        self.shared.knobs.newer(&mut self.knobs)
+    fn new_knobs(&mut self) -> Option<Values> {
+        self.shared.knobs.newer(self.table, &mut self.knobs)
     }
 
-    fn once_a_second<Q: Policy>(&mut self, now: Stamp, policy: &mut Q, heard: &mut Listeners) {
+    fn once_a_second(&mut self, now: Stamp, policy: &mut dyn Policy, heard: &mut Listeners) {
         let minute = this_minute();
         if minute != self.minute {
             self.minute = minute;
-            policy.on_minute(minute);
-            heard.minute(minute);
+            if let Some(learning) = policy.learning() {
+                learning.minute(minute);
+                heard.minute(minute);
+            }
         }
         if now.since(self.programs_told) >= PROGRAMS {
             self.programs_told = now;
@@ -262,9 +262,10 @@ impl<'s> Housekeeping<'s> {
     }
 
     /// A policy that learns nothing leaves what is known as it is.
-    fn tell_programs<Q: Policy>(&self, policy: &Q) {
-        if !policy.programs().is_empty() {
-            self.shared.programs.publish(policy.programs());
+    fn tell_programs(&self, policy: &mut dyn Policy) {
+        let Some(learning) = policy.learning() else { return };
+        if !learning.programs().is_empty() {
+            self.shared.programs.publish(learning.programs());
         }
     }
 }

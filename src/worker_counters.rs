@@ -6,6 +6,7 @@ use super::backend::KernelPort;
 use super::fast_path::State;
 use super::fast_path_counters::FastPathCounters;
 use super::shared::{Numbers, Shared};
+use pandemonium_engine::registry::COUNTERS_MAX;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{Policy, Port, Round};
 
@@ -19,6 +20,7 @@ const TALLY: Span = Span::from_millis(250);
 pub struct WorkerCounters {
     before: Numbers,
     tally_before: FastPathCounters,
+    own_before: [u64; COUNTERS_MAX],
     total: Numbers,
     renewed: Stamp,
     tallied: Stamp,
@@ -38,6 +40,7 @@ impl WorkerCounters {
         WorkerCounters {
             before,
             tally_before: shared.fast_path_counters.read(),
+            own_before: shared.own_counters.read(),
             total: Numbers { fast_path: fast_path.to_word(), ..before },
             renewed: now,
             tallied: now,
@@ -62,6 +65,13 @@ impl WorkerCounters {
         self.total.last_round_ns = now.as_nanos();
         self.total.rounds += 1;
         self.total.user_dispatches += done.sent as u64;
+        self.total.wakeups += (done.received - done.requeues) as u64;
+        self.total.requeues += done.requeues as u64;
+        self.total.rescues += u64::from(done.rescues);
+        let [batch, interactive, lat_critical] = done.by_tier.map(u64::from);
+        self.total.batch += batch;
+        self.total.interactive += interactive;
+        self.total.lat_critical += lat_critical;
         self.total.refused += done.refused as u64;
         self.total.waiting = done.pending as u64;
         self.ring_peak = self.ring_peak.max(done.received as u64);
@@ -69,11 +79,11 @@ impl WorkerCounters {
     }
 
     /// Tells everything. Returns whether a second has passed since it last returned that.
-    pub fn publish<Q: Policy>(
+    pub fn publish(
         &mut self,
         now: Stamp,
         port: &mut KernelPort,
-        policy: &Q,
+        policy: &dyn Policy,
         shared: &Shared,
     ) -> bool {
         let (before, total) = (&self.before, &mut self.total);
@@ -83,14 +93,10 @@ impl WorkerCounters {
         total.bounced = before.bounced + kernel.bounced;
         total.congested = before.congested + kernel.congested;
         total.malformed = before.malformed + port.malformed;
-        let counters = policy.counters();
-        total.wakeups = before.wakeups + counters.wakeups;
-        total.requeues = before.requeues + counters.requeues;
-        total.rescues = before.rescues + counters.rescues;
-        total.batch = before.batch + counters.by_tier[0];
-        total.interactive = before.interactive + counters.by_tier[1];
-        total.lat_critical = before.lat_critical + counters.by_tier[2];
-        total.predictions = before.predictions + counters.predictions;
+        let mut own = [0; COUNTERS_MAX];
+        policy.count(&mut own);
+        own.iter_mut().zip(self.own_before).for_each(|(count, before)| *count += before);
+        shared.own_counters.write(&own);
         let mode = policy.mode(now);
         total.burst_rounds += u64::from(mode.burst);
         total.longrun = u64::from(mode.longrun);

@@ -155,7 +155,9 @@ impl Bar {
     fn judge(&self, digest: &Digest, at: usize) -> Vec<Line> {
         let wanted = |cpus: u32| self.cpus.is_empty() || self.cpus.contains(&cpus);
         let groups = digest.groups.iter();
-        let groups = groups.filter(|group| group.phase == self.phase && wanted(group.cpus));
+        let groups = groups.filter(|group| {
+            group.phase == results::current_phase(&self.phase) && wanted(group.cpus)
+        });
         let mut lines: Vec<Line> = groups
             .map(|group| {
                 let row = group.rows.iter().find(|row| row.name == self.figure);

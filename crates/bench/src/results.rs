@@ -34,6 +34,14 @@ const CELLS_MAX: usize = 20_000;
 const CURVES_MAX: usize = 16;
 const BUCKETS_MAX: usize = 4_096;
 
+/// Old names of phases, which stored files may have, and their names now.
+const RENAMED_PHASES: [(&str, &str); 1] = [("births", "new-tasks")];
+
+/// The name under which a phase is known now.
+pub fn current_phase(name: &str) -> &str {
+    RENAMED_PHASES.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new)
+}
+
 /// The name of the kernel's scheduler, with which the others are compared.
 pub const KERNEL: &str = "kernel";
 
@@ -313,7 +321,11 @@ fn parse(text: &str) -> Result<Results> {
         "it was written by a newer scx_pandemonium_user (format {version}, and this one reads \
          formats up to {VERSION})"
     );
-    let results: Results = serde_json::from_str(text).context("it is damaged")?;
+    let mut results: Results = serde_json::from_str(text).context("it is damaged")?;
+    let phases = results.runs.iter_mut().map(|run| &mut run.phase);
+    for phase in phases.chain(results.failures.iter_mut().filter_map(|it| it.phase.as_mut())) {
+        *phase = current_phase(phase).to_owned();
+    }
     results.check().context("it is damaged")?;
     Ok(results)
 }
@@ -391,6 +403,14 @@ mod tests {
             let text = sentence(&good.replacen(from, to, 1));
             assert!(text.contains(why) && !text.contains('\n'), "{to}: {text}");
         }
+    }
+
+    #[test]
+    fn old_names_of_phases_are_read_as_the_current_ones() {
+        let text = serde_json::to_string(&results(1, 1.0, 1)).unwrap();
+        let old = parse(&text.replace("\"burst\"", "\"births\"")).unwrap();
+        let new = parse(&text.replace("\"burst\"", "\"new-tasks\"")).unwrap();
+        assert!(old == new && old.runs.iter().any(|run| run.phase == "new-tasks"));
     }
 
     #[test]

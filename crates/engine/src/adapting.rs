@@ -76,6 +76,8 @@ pub struct Report {
     pub tightened: bool,
     /// How often that happened.
     pub tighten_events: u64,
+    /// A longer wait is worth a word of health; zero if there is no such limit.
+    pub wait_limit: Span,
     /// Whether the last interval is worth a line.
     pub worth_a_line: bool,
     /// What to say at the end.

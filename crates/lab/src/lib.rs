@@ -4,6 +4,16 @@
 //!
 //! The policies, the round and the simulated machine are the library's; here are files, threads
 //! and the terminal. Nothing of this program needs root, a kernel or BPF.
+//!
+//! A program with policies of its own is one line; here a built-in one stands for them:
+//!
+//! ```no_run
+//! use pandemonium_policies::Vruntime;
+//!
+//! fn main() -> std::process::ExitCode {
+//!     pandemonium_lab::main(pandemonium_lab::policies![Vruntime])
+//! }
+//! ```
 
 pub mod any_bytes;
 mod cli;

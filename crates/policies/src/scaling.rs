@@ -1,60 +1,59 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Limits that follow from the number of CPUs, each a formula of it.
+//! Limits that depend on the number of CPUs.
 //!
 //! The formulas are those of PANDEMONIUM 5.4.13, "Core-Count Scaling", unless a field says more.
-//! `N` is the number of CPUs. No limit is a special case for one machine: every one is a straight
-//! line, or two, between a floor and a ceiling.
+//! `N` is the number of CPUs. Every limit is one or two straight lines between a floor and a ceiling;
+//! none is a special case for one machine.
 
 use pandemonium_engine::task::CPUS_MAX;
 use pandemonium_engine::time::Span;
 
-/// From so many CPUs on the batch queue is deep enough that a task of high virtual time stays
-/// behind fresh ones for ever, and the README caps its key. PANDEMONIUM 5.5 dropped this gate and
-/// capped at every size; the README's gate is kept until the lab shows what it is worth.
+/// From this many CPUs on the README caps the key of a Batch task, because the Batch queue is deep
+/// enough that a task of high virtual time stays behind new ones for ever. PANDEMONIUM 5.5 caps at
+/// every size; the README's number is kept until the lab has measured its effect.
 pub const VTIME_CEILING_CPUS: u32 = 8;
-/// How far behind the virtual clock a batch task may be queued, where the ceiling holds: six
-/// batch rescues of 5 ms (README, "Vtime Ceiling").
+/// How far ahead of the virtual clock the key of a Batch task may be, where the ceiling applies: six
+/// Batch rescues of 5 ms (README, "Vtime Ceiling").
 pub const VTIME_CEILING: Span = Span::from_millis(30);
 
-/// The limits of a machine with so many CPUs.
+/// The limits of a machine with a given number of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scaling {
     /// `N`, 1 to [`CPUS_MAX`].
     pub cpus: u32,
-    /// No task waits longer behind others because of its tier: `min(25 ms * N, 500 ms / (N / 4))`,
-    /// within 20 to 500 ms (PANDEMONIUM 5.4.13, "Hard Starvation Rescue"). Short on few CPUs,
-    /// where one wait is a large share of everything, and on many, where queues are long.
+    /// The longest that a task waits because of its tier: `min(25 ms * N, 500 ms / (N / 4))`, within
+    /// 20 to 500 ms (PANDEMONIUM 5.4.13, "Hard Starvation Rescue"). It is short on few CPUs, where
+    /// one waiting task is a large share of the load, and on many, where queues are long.
     pub starvation: Span,
-    /// A task that overflowed into a shared queue and waited longer is served before any CPU's own
-    /// work: `2 ms * N`, within 4 to 10 ms.
+    /// A task that waits longer in a shared queue is dispatched before the work of any single CPU:
+    /// `2 ms * N`, within 4 to 10 ms.
     pub overflow_rescue: Span,
-    /// Most dispatches in a row that pass waiting batch work: `N * min(4, 2 + N / 2)`, at least 2.
+    /// Most urgent dispatches in a row while Batch work waits: `N * min(4, 2 + N / 2)`, at least 2.
     pub deficit_budget: u32,
-    /// The same while batch work has waited for seconds (longrun): `N`, one a CPU.
+    /// The same during a long run: `N`, one per CPU.
     pub deficit_budget_longrun: u32,
     /// Tasks that may wait in one CPU's own queue: 1 below 4 CPUs, else 2. With few CPUs a second
-    /// one waits behind a large share of the machine.
+    /// task would be bound to a large share of the machine.
     pub private_depth: u32,
-    /// The same during a burst: 1, so that a storm spreads instead of piling up.
+    /// The same during a burst: 1, so that its tasks spread over all CPUs.
     pub private_depth_burst: u32,
-    /// Lowest threshold of the batch rescue: `1 ms * N`, within 2 to 6 ms.
+    /// Lowest threshold of the CoDel rescue: `1 ms * N`, within 2 to 6 ms.
     pub sojourn_floor: Span,
-    /// Highest threshold of the batch rescue: twice the floor.
+    /// Highest threshold of the CoDel rescue: twice the floor.
     pub sojourn_ceiling: Span,
     /// More wake-ups than this in one window of 4 ms are a burst: `2 * N`.
     pub burst_wakeups: u32,
-    /// How far behind the clock a batch key may lie; `None` below [`VTIME_CEILING_CPUS`].
+    /// How far ahead of the clock a Batch key may be; `None` below [`VTIME_CEILING_CPUS`].
     pub vtime_ceiling: Option<Span>,
-    /// Longest interactive slice of any regime: `0.5 ms * N`. It keeps the 4 ms of a heavily
-    /// loaded machine away from small ones, where they were measured to give tails of 50 to
-    /// 200 ms.
+    /// Longest slice of an urgent task in any regime: `0.5 ms * N`. On small machines the 4 ms of
+    /// HEAVY were measured to give latency tails of 50 to 200 ms.
     pub slice_cap: Span,
     /// Longest preemption threshold while LIGHT or HEAVY: `0.25 ms * N`.
     pub preempt_cap: Span,
     /// Longest preemption threshold while MIXED: `0.5 ms * N`.
     pub preempt_cap_mixed: Span,
-    /// Longest batch slice while MIXED: `5 ms * N`.
+    /// Longest Batch slice while MIXED: `5 ms * N`.
     pub batch_cap_mixed: Span,
 }
 
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_s_table_holds() {
+    fn limits_follow_the_readme_s_table() {
         // CPUs; ms: sojourn floor, ceiling, overflow rescue; dispatches: deficit; tasks: depth.
         let table = [
             (1, 2, 4, 4, 2, 1),
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_stays_between_its_clamps_on_every_machine() {
+    fn every_limit_stays_in_its_range_on_every_machine() {
         let within = |span: Span, low, high| {
             (Span::from_millis(low)..=Span::from_millis(high)).contains(&span)
         };
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_cpus_that_no_machine_has_is_brought_into_range() {
+    fn an_impossible_number_of_cpus_is_clamped() {
         assert_eq!(Scaling::new(0), Scaling::new(1));
         assert_eq!(Scaling::new(u32::MAX), Scaling::new(CPUS_MAX));
     }

@@ -5,6 +5,18 @@
 //! A phase measures under whatever scheduler the kernel runs, prints one JSON object and exits. It
 //! needs neither root nor sched_ext. `scx_pandemonium_user bench` starts the program once for each
 //! phase; `scx_pandemonium_user probe` runs one phase by hand.
+//!
+//! The tasks of the workloads are a library, for other measurements:
+//!
+//! ```
+//! use pandemonium_probe::tasks::{clock, work};
+//! use std::time::Duration;
+//!
+//! let start = clock::now_ns();
+//! std::thread::sleep(Duration::from_millis(5));
+//! let late_us = (clock::now_ns() - start).saturating_sub(5_000_000) / 1_000;
+//! println!("woke up {late_us} us late; {} CPUs are allowed", work::allowed_cpus().len());
+//! ```
 
 #![warn(missing_docs)]
 

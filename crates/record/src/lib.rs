@@ -10,6 +10,26 @@
 //! Recording neither allocates nor waits: an entry has at most [`WORDS_MAX`] words, the ring has a
 //! fixed size, and entries that do not fit are dropped and counted. So the scheduler can record in
 //! its main loop; another process reads the words and writes the file.
+//!
+//! ```
+//! use pandemonium_engine::task::Pid;
+//! use pandemonium_record::Entry;
+//! use pandemonium_record::file::read::Recording;
+//! use pandemonium_record::file::write::{Header, Recorder};
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! let header = Header { source: "example".into(), policy: "fifo".into(), redacted: false };
+//! let exit = Entry::Exited(Pid::new(4711).unwrap());
+//! let mut recorder = Recorder::new(Vec::new(), &header, &[])?;
+//! recorder.add(&exit);
+//! let bytes = recorder.finish()?;
+//!
+//! let mut recording = Recording::new(&bytes[..])?;
+//! assert_eq!(recording.next_entry()?, Some(exit));
+//! assert_eq!(recording.next_entry()?, None);
+//! # Ok(())
+//! # }
+//! ```
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -79,7 +99,7 @@ pub enum Entry {
     },
     /// The policy was told that a task exited.
     Exited(Pid),
-    /// New settings, in the order of [`Knobs::to_raw`].
+    /// New settings, as [`Values::raw`](pandemonium_engine::knobs::Values::raw) encodes them.
     Applied(RawKnobs),
     /// Entries that were dropped before this one because the ring was full.
     Dropped(u64),

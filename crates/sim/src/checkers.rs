@@ -19,7 +19,7 @@ const EMPTY_ROUNDS_MAX: u32 = 10_000;
 /// The checkers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Judge {
-    /// The policy dispatches every task that it received once, with its newest ticket.
+    /// The policy dispatches every received task exactly once, with its newest ticket.
     Conservation,
     /// No task waits longer than the bound.
     Wait,

@@ -18,7 +18,7 @@ pub struct Figure {
     pub value: f64,
 }
 
-/// A distribution of durations, in buckets whose width grows with the duration.
+/// A distribution of durations, in buckets that grow wider with the duration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
     /// The name, without spaces: `latency`, `frame_time`.

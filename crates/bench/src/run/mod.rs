@@ -269,11 +269,12 @@ impl Round {
 /// The phases to measure, in the order of the tables; all of them if `wanted` is empty.
 fn phases(probe: &Probe, wanted: &[String]) -> Result<Vec<String>> {
     let mut all = probe.phases()?;
-    for name in wanted {
+    let wanted: Vec<&str> = wanted.iter().map(|name| results::current_phase(name)).collect();
+    for name in &wanted {
         let names = all.join(", ");
-        ensure!(all.contains(name), "there is no phase {name:?}; there are: {names}");
+        ensure!(all.iter().any(|it| it == name), "there is no phase {name:?}; there are: {names}");
     }
-    all.retain(|name| wanted.is_empty() || wanted.contains(name));
+    all.retain(|name| wanted.is_empty() || wanted.contains(&name.as_str()));
     Ok(all)
 }
 

@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Bursts and long runs of batch work, noticed from the stream of messages.
+//! Detection of bursts and of long runs of Batch work from the stream of messages.
 //!
-//! Both are fed by *every* message, at the door: whatever a policy does with a task afterwards
-//! must not decide whether the task was seen.
+//! The policy passes *every* message to the detectors on arrival, so that no later decision about a
+//! task influences the detection.
 
 use crate::knobs::Rules;
 use pandemonium_engine::Mode;
 use pandemonium_engine::task::Cause;
 use pandemonium_engine::time::{Span, Stamp};
 
-/// One sample of the rate is the time that so many enqueues took (PANDEMONIUM 5.4.13).
+/// One sample is the time that this many enqueues took (PANDEMONIUM 5.4.13).
 const ENQUEUES_PER_SAMPLE: u32 = 64;
-/// Fraction bits of average and sum. The average goes an eighth of the way to each sample; in whole
-/// nanoseconds it would stop short of short samples.
+/// Fraction bits of the average and the sum. The average moves an eighth of the way to each sample;
+/// in whole nanoseconds it would not reach samples of a few nanoseconds.
 const FRACTION: u32 = 8;
-/// A sample counts as at most so long. Longer ones say that the machine rested, not how fast it
-/// works; without a limit one pause of minutes would make any normal load look like a burst.
-/// Chosen: 64 enqueues in 100 ms is idle on any machine.
+/// The length of a sample is capped at this. A longer one means that the machine was idle, and without
+/// the cap any normal load after minutes of idle time would look like a burst. Chosen: 64 enqueues
+/// in 100 ms is idle on any machine.
 const SAMPLE_MAX: Span = Span::from_millis(100);
 
-/// Change-point detection on the rate of enqueues (Page's cumulative sum, 1954): sums up by how
-/// much the samples fall short of their own average, less a slack of a quarter of it.
+/// Change-point detection on the rate of enqueues (Page's cumulative sum, 1954): the sum of how much
+/// shorter than their average the samples are, beyond a slack of a quarter of the average.
 ///
-/// A rate that doubles is never a burst; one that rises to 3.3 times is at the fifth sample, to 10
-/// times at the third. It ends by itself as the average follows.
+/// A rate that doubles is not a burst. A rise to 3.3 times is a burst from the fifth sample on, a rise
+/// to 10 times from the third. The burst ends when the average has followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cusum {
     /// Enqueues since the last sample.
     enqueues: u32,
     sampled: Option<Stamp>,
-    /// Average sample; zero before the first. With [`FRACTION`], as the sum.
+    /// Average sample; zero before the first. Average and sum have [`FRACTION`] bits.
     average: u64,
     sum: u64,
 }
 
 impl Cusum {
-    /// Counts one enqueue. Returns, at the end of a sample, whether there is a burst.
+    /// Counts one enqueue. At the end of a sample, returns whether there is a burst.
     ///
-    /// The very first enqueue only starts the clock: what passed before it is no interval.
+    /// The first enqueue only starts the first sample.
     pub fn observe(&mut self, now: Stamp) -> Option<bool> {
         let Some(sampled) = self.sampled else {
             self.sampled = Some(now);
@@ -74,28 +74,28 @@ impl Cusum {
     }
 }
 
-/// Wake-ups are counted in windows of our own clock. 4 ms is the tick of a kernel with HZ=250, by
-/// which the README counts; its limit is per tick.
+/// The window in which wake-ups are counted. The README's limit is per tick, and 4 ms is the tick of a
+/// kernel with HZ=250.
 pub const WAKE_WINDOW: Span = Span::from_millis(4);
 
 /// The average number of wake-ups in a window moves by this part of the difference, as a power of
-/// two: 64 windows are a quarter of a second. Chosen: longer than a storm, shorter than a person
-/// takes to call a load steady.
+/// two: 64 windows are a quarter of a second. Chosen: longer than a burst, and shorter than the time
+/// after which a user calls a load steady.
 const WAKE_AVERAGE: u32 = 6;
 
-/// Counts wake-ups in windows of [`WAKE_WINDOW`]. It sees a storm at once: more of them than a
-/// limit, and than twice the usual number, since a load that always wakes up often is no burst.
+/// Counts wake-ups in windows of [`WAKE_WINDOW`]. A burst is more wake-ups in one window than a limit
+/// and than twice the average, because a load that always wakes up often is not a burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeRate {
     limit: u32,
     began: Stamp,
     wakeups: u32,
-    /// Average wake-ups of a window, with [`FRACTION`].
+    /// Average wake-ups of a window, with [`FRACTION`] bits.
     average: u64,
 }
 
 impl WakeRate {
-    /// More than `limit` in one window is a burst, if that is not usual.
+    /// With `limit` wake-ups in one window.
     pub const fn new(limit: u32) -> WakeRate {
         WakeRate { limit, began: Stamp::from_nanos(0), wakeups: 0, average: 0 }
     }
@@ -111,7 +111,7 @@ impl WakeRate {
         self.wakeups > self.limit && u64::from(self.wakeups) << FRACTION > 2 * self.average
     }
 
-    /// Takes in the window that ends, and those in which nobody woke up after it.
+    /// Averages the window that ends, and the empty windows after it.
     fn learn(&mut self, windows: u64) {
         let counted = u64::from(self.wakeups) << FRACTION;
         self.average = self.average - (self.average >> WAKE_AVERAGE) + (counted >> WAKE_AVERAGE);
@@ -121,11 +121,11 @@ impl WakeRate {
     }
 }
 
-/// A burst ends when neither detector has fired for so long. Chosen: 25 windows, so that a storm
-/// that pauses for a moment, as a shell does between two commands, remains one.
+/// A burst ends after this time in which neither detector fired. Chosen: 25 windows, so that a short
+/// pause, such as that of a shell between two commands, does not end a burst.
 pub const BURST_QUIET: Span = Span::from_millis(100);
 
-/// Either detector, and the way back.
+/// Both detectors of bursts, and the end of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
     cusum: Cusum,
@@ -134,15 +134,15 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// More than `wakeups` in one window are a burst
+    /// With a limit of `wakeups` in one window
     /// ([`Scaling::burst_wakeups`](crate::scaling::Scaling)).
     pub fn new(wakeups: u32) -> Burst {
         Burst { cusum: Cusum::default(), wakes: WakeRate::new(wakeups), fired: None }
     }
 
-    /// Takes in one message. A new task counts as a wake-up: forks are what a storm is made of.
+    /// Processes one message. A new task counts as a wake-up, because many forks are a burst.
     pub fn on_enqueue(&mut self, now: Stamp, cause: Cause, rules: &Rules) {
-        // Both are always fed, so that one that is switched on knows the past.
+        // Both detectors get every message, so that one that is switched on later knows the past.
         let rises = self.cusum.observe(now) == Some(true);
         let storms = cause != Cause::Requeue && self.wakes.observe(now);
         if rises && rules.burst_cusum || storms && rules.burst_wakeups {
@@ -150,34 +150,34 @@ impl Burst {
         }
     }
 
-    /// Whether there is a burst. Ends also when no message comes any more.
+    /// Whether there is a burst. It also ends if no more messages arrive.
     pub fn active(&self, now: Stamp) -> bool {
         self.fired.is_some_and(|fired| fired <= now && now.since(fired) < BURST_QUIET)
     }
 }
 
-/// Batch work that has waited without a pause for longer than this is a long run (README).
+/// If Batch tasks wait without a pause for longer than this, it is a long run (README).
 pub const LONGRUN: Span = Span::from_millis(2_000);
 
-/// Whether batch work has been waiting all the time. That somebody of the queue was served does
-/// not matter: the age of the queue is another question than that of its tasks.
+/// How long the Batch queue has not been empty. Dispatching tasks from it does not matter as long as
+/// others remain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Longrun {
     since: Option<Stamp>,
 }
 
 impl Longrun {
-    /// Takes in whether batch work waits. To be called whenever that may have changed.
+    /// Processes whether Batch tasks wait. Call it whenever this may have changed.
     pub fn observe(&mut self, now: Stamp, waiting: bool) {
         self.since = match self.since {
-            // A clock that stepped back must not make the run endless.
+            // A clock that stepped back must not make the long run endless.
             Some(since) if waiting => Some(since.min(now)),
             None if waiting => Some(now),
             _ => None,
         };
     }
 
-    /// Whether it has for longer than [`LONGRUN`].
+    /// Whether there is a long run: Batch tasks have waited for longer than [`LONGRUN`].
     pub fn active(&self, now: Stamp) -> bool {
         self.since.is_some_and(|since| now.since(since) > LONGRUN)
     }
@@ -191,22 +191,22 @@ pub struct Detectors {
 }
 
 impl Detectors {
-    /// More than `wakeups` in one window of [`WAKE_WINDOW`] are a burst.
+    /// With a limit of `wakeups` in one window of [`WAKE_WINDOW`].
     pub fn new(wakeups: u32) -> Detectors {
         Detectors { burst: Burst::new(wakeups), longrun: Longrun::default() }
     }
 
-    /// Takes in one message, whatever becomes of it.
+    /// Processes one message.
     pub fn on_enqueue(&mut self, now: Stamp, cause: Cause, rules: &Rules) {
         self.burst.on_enqueue(now, cause, rules);
     }
 
-    /// Takes in whether batch work waits. To be called whenever that may have changed.
+    /// Processes whether Batch tasks wait. Call it whenever this may have changed.
     pub fn on_batch(&mut self, now: Stamp, waiting: bool) {
         self.longrun.observe(now, waiting);
     }
 
-    /// What is the case now, as far as the rules want to know.
+    /// The present mode. A detector that is switched off reports nothing.
     pub fn mode(&self, now: Stamp, rules: &Rules) -> Mode {
         let burst = (rules.burst_cusum || rules.burst_wakeups) && self.burst.active(now);
         Mode { burst, longrun: rules.longrun && self.longrun.active(now) }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The adaptive loop: once a second, facts of the last interval go in and [`Knobs`] come out.
+//! The adaptive loop: once a second it computes [`Knobs`] from a [`Sample`] of the last interval.
 //!
 //! ```text
 //! idle share ------> regime (two intervals in a row) ----> profile, scaled by the CPU count
-//! latencies -------> P99 above the ceiling? -------------> slice: tighten, relax by and by
+//! latencies -------> P99 above the ceiling? -------------> slice: tighten, later relax
 //! sleeps ----------> share of waits for I/O -------------> batch slice, a quarter up or down
-//! dispatches ------> time between two -------------------> threshold of the batch rescue
+//! dispatches ------> time between two -------------------> threshold of the CoDel rescue
 //! longrun ---------> weak affinity, batch slice of the regime
-//!                                                          knobs set by a person stay as set
+//!                                                          knobs set by a user stay as set
 //! ```
 //!
-//! [`Controller::step`] is a function of state, time and a [`Sample`]: it reads nothing by itself,
-//! so whoever has the facts can run it, on any thread or in a test. [`detect`] is the part of the
-//! loop that a policy feeds message by message, since bursts are over within a second.
+//! [`Controller::step`] is a function of state, time and a sample. It reads no clock and no file, so
+//! any thread or test can run it. [`detect`] is the part of the loop that a policy calls for each
+//! message, because a burst is over within a second.
 //!
-//! What PANDEMONIUM 5.4.13 counted as idle was a share of dispatches that never passed 50 %; here
-//! it is the time for which CPUs had nothing to run.
+//! Idle is the share of time in which CPUs had nothing to run. PANDEMONIUM 5.4.13 used a share of
+//! dispatches instead, which never exceeded 50 %.
 
 pub mod detect;
 pub mod regime;
@@ -37,19 +37,19 @@ use pandemonium_engine::time::{Span, Stamp};
 use regime::{Detector, Profile, Regime};
 use tune::{Reflex, Sojourn, sleep_adjusted, spikes, stability, worth_a_line};
 
-/// After a longer pause, as when the machine was suspended, an interval does not continue the one
-/// before, and nothing that is counted in a row goes on. Chosen: five intervals.
+/// After a pause longer than this, for example after suspend, counts of intervals in a row start at
+/// zero. Chosen: five intervals.
 pub const GAP: Span = Span::from_millis(5_000);
 
 /// The adaptive loop.
 #[derive(Clone, Debug)]
 pub struct Controller {
     limits: Scaling,
-    /// The knobs as they were at the start.
+    /// The knobs at the start.
     start: Knobs,
-    /// The knobs that a person wants: `start` with everything that was set since.
+    /// The user's knobs: `start` with everything that the user has set since.
     wanted: Knobs,
-    /// The keys of `wanted` that the loop must leave alone.
+    /// The keys of `wanted` that the loop must not change.
     pinned: KeySet,
     /// The knobs in force.
     knobs: Knobs,
@@ -65,9 +65,10 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A loop for `cpus` CPUs. It never touches the keys in `pinned`. Of the others it takes
-    /// `batch_slice` as the most that a regime may ask for, of any slice, because it says what the
-    /// mechanism below allows; on a machine that waits for I/O a Batch task gets a quarter more.
+    /// A loop for `cpus` CPUs that never changes the keys in `pinned`.
+    ///
+    /// `start.batch_slice` is the longest slice of any regime, because it is the longest that the
+    /// backend can handle. On a machine that waits for I/O a Batch task gets a quarter more.
     ///
     /// # Panics
     ///
@@ -94,15 +95,14 @@ impl Controller {
         controller
     }
 
-    /// CPUs came or went: every limit follows from the number that is online now, and the loop begins
-    /// anew.
+    /// CPUs went online or offline. The limits follow the new number, and the loop starts over.
     pub fn on_hotplug(&mut self, cpus: u32) {
         self.limits = Scaling::new(cpus);
         self.start_over();
         self.knobs = self.compose();
     }
 
-    /// The limits of the machine as it is now.
+    /// The limits for the present number of CPUs.
     pub const fn limits(&self) -> &Scaling {
         &self.limits
     }
@@ -112,17 +112,17 @@ impl Controller {
         &self.knobs
     }
 
-    /// The keys that a person has set.
+    /// The keys that the user has set.
     pub const fn pinned(&self) -> KeySet {
         self.pinned
     }
 
-    /// The regime at present.
+    /// The present regime.
     pub const fn regime(&self) -> Regime {
         self.regime.regime()
     }
 
-    /// How many quiet intervals there were in a row, up to [`tune::STABLE`].
+    /// The number of quiet intervals in a row, up to [`tune::STABLE`].
     pub const fn stability(&self) -> u32 {
         self.stability
     }
@@ -132,7 +132,7 @@ impl Controller {
         self.reflex.tightened(&self.profile())
     }
 
-    /// How often it has tightened.
+    /// How often the loop has tightened the slice.
     pub const fn tighten_events(&self) -> u64 {
         self.reflex.events
     }
@@ -142,7 +142,7 @@ impl Controller {
         worth_a_line(self.stability, self.ticks.iter().sum())
     }
 
-    /// What to say at the end.
+    /// The line to print at the end.
     pub fn line(&self) -> KnobsLine {
         KnobsLine {
             regime: self.regime(),
@@ -153,8 +153,8 @@ impl Controller {
         }
     }
 
-    /// A person sets knobs, as lines `KEY=VALUE`. They are in force at once, and the loop leaves
-    /// them alone until they are released. On an error nothing is changed.
+    /// Sets knobs for the user, from lines `KEY=VALUE`. They apply at once, and the loop does not
+    /// change them until they are released. On an error nothing changes.
     pub fn pin(&mut self, text: &str) -> Result<Amended, FileError> {
         let amended = self.wanted.values().amended(text)?;
         self.wanted = Knobs::of(&amended.values);
@@ -163,8 +163,8 @@ impl Controller {
         Ok(amended)
     }
 
-    /// A person gives knobs back: they are as at the start, and the loop may move them again. An
-    /// error, and nothing is changed, if that contradicts what remains set.
+    /// Resets knobs of the user to their start values, and the loop may change them again. Returns an
+    /// error and changes nothing if a value that remains set contradicts them.
     pub fn release(&mut self, keys: KeySet) -> Result<Knobs, KnobError> {
         self.wanted = Knobs::of(&released(&self.wanted.values(), &self.start.values(), keys)?);
         self.pinned = self.pinned.without(keys);
@@ -172,7 +172,7 @@ impl Controller {
         Ok(self.knobs)
     }
 
-    /// Takes in one interval. Returns the knobs if they changed.
+    /// Processes the sample of one interval. Returns the knobs if they changed.
     pub fn step(&mut self, now: Stamp, sample: &Sample) -> Option<Knobs> {
         let before = self.knobs;
         if self.wanted.rules.adaptive {
@@ -210,7 +210,7 @@ impl Controller {
         self.stability = stability(self.stability, eventful, p99, ceiling);
     }
 
-    /// Switched off: when it is switched on again it knows nothing.
+    /// Forgets all samples. While the loop is switched off, every step does this.
     fn start_over(&mut self) {
         self.regime = Detector::default();
         let profile = self.profile();
@@ -226,7 +226,7 @@ impl Controller {
         Profile::scaled(self.regime(), &self.limits)
     }
 
-    /// The knobs that follow from all that is known, a person's last.
+    /// Computes the knobs from the state of the loop. The user's knobs override it.
     fn compose(&self) -> Knobs {
         if !self.wanted.rules.adaptive {
             return self.wanted;
@@ -238,7 +238,7 @@ impl Controller {
         let mut knobs = Knobs {
             slice: self.reflex.slice.min(self.wanted.batch_slice).max(shortest),
             preempt_thresh: self.reflex.preempt,
-            sleeper_credit_scale: profile.lag,
+            sleeper_credit_scale: profile.sleeper_credit,
             batch_slice: batch.max(shortest),
             cpu_bound_thresh: profile.cpu_bound,
             affinity: if self.longrun { Affinity::Weak } else { profile.affinity },
@@ -250,7 +250,7 @@ impl Controller {
     }
 }
 
-/// The knobs in `pinned` as a person wants them.
+/// Sets the knobs in `pinned` to the user's values.
 fn keep_pinned(knobs: &mut Knobs, wanted: &Knobs, pinned: KeySet) {
     if pinned.is_empty() {
         return;
@@ -295,6 +295,7 @@ impl Adapting for Controller {
             stability: self.stability,
             tightened: self.tightened(),
             tighten_events: self.tighten_events(),
+            wait_limit: self.limits.starvation,
             worth_a_line: self.worth_a_line(),
             last_words: self.line().to_string(),
         }
@@ -317,7 +318,7 @@ pub struct KnobsLine {
 
 impl fmt::Display for KnobsLine {
     /// `[KNOBS] regime=MIXED slice_ns=1000000 ... ticks=L:0/M:42/H:3`. Without the loop the regime
-    /// is `FIXED` and nothing is said of what only the loop does.
+    /// is `FIXED`, and the fields that only the loop changes are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let knobs = &self.knobs;
         if knobs.rules.adaptive {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How loaded the machine is, and what knobs suit that.
+//! The regime: how loaded the machine is, and the knobs for that load.
 
 use crate::knobs::Affinity;
 use crate::scaling::Scaling;
 use core::fmt;
 use pandemonium_engine::time::Span;
 
-/// How loaded the machine is, by the share of time that its CPUs are idle.
+/// How loaded the machine is, by the share of time in which its CPUs are idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Regime {
-    /// Half of the CPUs have nothing to do: latency is easy, slices can be long.
+    /// Half of the CPUs are idle: latencies are low, so slices can be long.
     Light,
-    /// In between; also what nothing is known of.
+    /// In between. Also the regime before the first sample.
     #[default]
     Mixed,
-    /// Hardly any CPU is idle: throughput counts as well.
+    /// Hardly any CPU is idle: throughput matters as well.
     Heavy,
 }
 
@@ -28,11 +28,12 @@ impl Regime {
         self as usize
     }
 
-    /// The regime that an idle share in per mille calls for, coming from this one.
+    /// The regime for an idle share in per mille, if this is the present one.
     ///
-    /// Two limits for each border (Schmitt trigger), so that a load near one does not flip the
-    /// regime: LIGHT begins above 50 % and ends below 30 %, HEAVY begins below 10 % and ends above
-    /// 25 % (PANDEMONIUM 5.4.13). LIGHT and HEAVY are never neighbours.
+    /// Each border has two limits (hysteresis), so that a load near a border does not flip the
+    /// regime. LIGHT begins above 50 % and ends below 30 %, HEAVY begins below 10 % and ends above
+    /// 25 % (PANDEMONIUM 5.4.13). There is no direct change between LIGHT
+    /// and HEAVY.
     pub const fn called_for(self, idle: u32) -> Regime {
         match self {
             Regime::Light if idle < 300 => Regime::Mixed,
@@ -43,7 +44,7 @@ impl Regime {
         }
     }
 
-    /// A P99 of the latency above this is a spike: 3, 5 and 10 ms.
+    /// A P99 latency above this is a spike: 3, 5 and 10 ms.
     pub const fn p99_ceiling(self) -> Span {
         match self {
             Regime::Light => Span::from_millis(3),
@@ -70,10 +71,10 @@ impl Regime {
     }
 }
 
-/// So many intervals in a row must call for another regime before it is taken.
+/// The regime changes after this many intervals in a row that call for the same other one.
 pub const HOLD: u32 = 2;
 
-/// The regime, which changes only after it was called for twice in a row.
+/// The present regime. It changes after [`HOLD`] intervals in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detector {
     current: Regime,
@@ -82,12 +83,12 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// The regime at present.
+    /// The present regime.
     pub const fn regime(&self) -> Regime {
         self.current
     }
 
-    /// Takes in the idle share of one interval, in per mille. Returns whether the regime changed.
+    /// Processes the idle share of one interval in per mille. Returns whether the regime changed.
     pub fn observe(&mut self, idle: u32) -> bool {
         let called_for = self.current.called_for(idle);
         if called_for != self.candidate {
@@ -103,40 +104,41 @@ impl Detector {
         true
     }
 
-    /// The next interval does not follow the last one: nothing counts as seen before it.
+    /// There was a pause before the next interval, so the count of intervals in a row restarts.
     pub fn interrupt(&mut self) {
         self.seen = 0;
     }
 }
 
-/// What a regime asks for, before a person or an event has a say.
+/// The knobs of a regime, before user settings and events change them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Longest Interactive or LatCritical slice.
     pub slice: Span,
-    /// How long a Batch task runs before it gives way.
+    /// How long a running Batch task is protected from preemption by other Batch tasks. Tasks of
+    /// higher tiers preempt it at once.
     pub preempt: Span,
-    /// Credit for sleep: more where there is time to give away.
-    pub lag: u32,
+    /// Scale of sleeper credit: higher where CPUs are idle.
+    pub sleeper_credit: u32,
     /// Longest Batch slice.
     pub batch: Span,
-    /// From which usual run on an Interactive task becomes Batch: the earlier, the more loaded.
+    /// From this usual run on an Interactive task becomes Batch: shorter under more load.
     pub cpu_bound: Span,
-    /// Placement near the cache: STRONG only where there are both idle CPUs and work that
-    /// competes for the caches.
+    /// Placement near the cache: STRONG only if there are both idle CPUs and tasks that compete for
+    /// the caches.
     pub affinity: Affinity,
 }
 
 impl Profile {
-    /// The README's numbers ("Regime Profiles"); the limits of demotion are from the source of
-    /// PANDEMONIUM 5.4.13.
+    /// The numbers of the README ("Regime Profiles"); `cpu_bound` is from the source of PANDEMONIUM
+    /// 5.4.13.
     pub const fn of(regime: Regime) -> Profile {
         let batch = Span::from_millis(20);
         match regime {
             Regime::Light => Profile {
                 slice: Span::from_millis(2),
                 preempt: Span::from_millis(1),
-                lag: 6,
+                sleeper_credit: 6,
                 batch,
                 cpu_bound: Span::from_micros(3_500),
                 affinity: Affinity::Weak,
@@ -144,7 +146,7 @@ impl Profile {
             Regime::Mixed => Profile {
                 slice: Span::from_millis(1),
                 preempt: Span::from_millis(1),
-                lag: 4,
+                sleeper_credit: 4,
                 batch,
                 cpu_bound: Span::from_micros(2_500),
                 affinity: Affinity::Strong,
@@ -152,7 +154,7 @@ impl Profile {
             Regime::Heavy => Profile {
                 slice: Span::from_millis(4),
                 preempt: Span::from_millis(2),
-                lag: 2,
+                sleeper_credit: 2,
                 batch,
                 cpu_bound: Span::from_micros(2_000),
                 affinity: Affinity::Weak,
@@ -160,7 +162,7 @@ impl Profile {
         }
     }
 
-    /// The same on a machine with these limits: shorter where CPUs are few.
+    /// The profile within the limits of a machine: with few CPUs slices are shorter.
     pub fn scaled(regime: Regime, limits: &Scaling) -> Profile {
         let full = Profile::of(regime);
         let mixed = regime == Regime::Mixed;

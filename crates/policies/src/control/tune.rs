@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The small rules that move single knobs. Each is a function of what was seen.
+//! Rules that each change one knob, as functions of the samples.
 
 use super::regime::{Profile, Regime};
 use crate::scaling::Scaling;
@@ -8,42 +8,43 @@ use pandemonium_engine::time::Span;
 
 /// Tightening never goes below this slice (README: 500 us).
 pub const SLICE_FLOOR: Span = Span::from_micros(500);
-/// How much longer a slice gets with one step of relaxing (README: 500 us).
+/// One step of relaxing lengthens the slice by this (README: 500 us).
 pub const RELAX_STEP: Span = Span::from_micros(500);
-/// So many bad intervals in a row tighten, and so many good ones relax by a step.
+/// This many bad intervals in a row tighten, and this many good ones relax by one step.
 pub const IN_A_ROW: u32 = 2;
 
-/// Shortens the slice while latency is bad, and gives it back by and by.
+/// Tightens (shortens) the slice while latency is bad, and relaxes it step by step afterwards.
 ///
-/// Bad is one thing for both directions: the P99 of all wake-ups, or that of Interactive ones, is
-/// above the ceiling. So an interval that tightens never counts towards relaxing, and a slice that
-/// keeps Interactive work late is not made longer.
+/// Both directions use the same definition of bad: the P99 latency of all wake-ups, or of those of
+/// Interactive tasks, is above the ceiling. So an interval that tightens never counts towards
+/// relaxing, and the slice does not grow while Interactive tasks are late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reflex {
-    /// Longest Interactive or LatCritical slice at present.
+    /// The present slice limit of Interactive and LatCritical tasks.
     pub slice: Span,
-    /// How long a Batch task runs before it gives way, at present.
+    /// How long a running Batch task is protected from preemption by other Batch tasks at present.
+    /// Tasks of higher tiers preempt it at once.
     pub preempt: Span,
     /// Bad intervals in a row.
     pub spikes: u32,
     /// Good intervals in a row while tightened.
     pub calm: u32,
-    /// How often it has tightened.
+    /// How often the slice was tightened.
     pub events: u64,
 }
 
 impl Reflex {
-    /// As relaxed as the profile allows.
+    /// Starts with the values of the profile.
     pub const fn new(baseline: &Profile) -> Reflex {
         Reflex { slice: baseline.slice, preempt: baseline.preempt, spikes: 0, calm: 0, events: 0 }
     }
 
-    /// Starts over with another profile. What happened stays counted.
+    /// Starts over with another profile. `events` is kept.
     pub fn reset(&mut self, baseline: &Profile) {
         *self = Reflex { events: self.events, ..Reflex::new(baseline) };
     }
 
-    /// The next interval does not follow the last one: nothing counts as seen before it.
+    /// There was a pause before the next interval, so counts of intervals in a row restart.
     pub fn interrupt(&mut self) {
         (self.spikes, self.calm) = (0, 0);
     }
@@ -53,10 +54,10 @@ impl Reflex {
         self.slice < baseline.slice
     }
 
-    /// Takes in one interval. Returns whether it tightened.
+    /// Processes one interval. Returns whether it tightened the slice.
     ///
-    /// Only MIXED tightens: while LIGHT there is nothing to gain, and HEAVY has chosen throughput.
-    /// It goes on in steps of a quarter as long as latency stays bad.
+    /// Only MIXED tightens: LIGHT has nothing to gain, and HEAVY prefers throughput. Each step
+    /// shortens the slice by a quarter, for as long as latency stays bad.
     pub fn observe(&mut self, regime: Regime, baseline: &Profile, spike: bool) -> bool {
         if !spike {
             self.spikes = 0;
@@ -89,7 +90,7 @@ impl Reflex {
     }
 }
 
-/// Whether an interval's latency is bad: either P99 is above the ceiling of the regime.
+/// Whether the latency of an interval is bad: one of the two P99 is above the ceiling.
 pub fn spikes(p99: Span, p99_interactive: Span, ceiling: Span) -> bool {
     p99 > ceiling || p99_interactive > ceiling
 }
@@ -99,9 +100,9 @@ pub const BATCH_CEILING: Span = Span::from_millis(25);
 
 /// The Batch slice for a share of sleeps that are waits for I/O, in per cent.
 ///
-/// Above 60 % most tasks leave the CPU by themselves, so the rest may run a quarter longer. Below
-/// 15 % tasks are away for long or not at all, so it is a quarter shorter. `None`, nobody slept,
-/// changes nothing: a machine full of work is not one that is idle.
+/// Above 60 % most tasks give up the CPU by themselves, so Batch may run a quarter longer. Below 15 %
+/// tasks sleep long or not at all, so the slice is a quarter shorter. `None` means that no task
+/// slept, and changes nothing.
 pub fn sleep_adjusted(batch: Span, io_percent: Option<u32>) -> Span {
     match io_percent {
         Some(61..) => batch.scale(5, 4).min(BATCH_CEILING.max(batch)),
@@ -110,10 +111,10 @@ pub fn sleep_adjusted(batch: Span, io_percent: Option<u32>) -> Span {
     }
 }
 
-/// The threshold of the batch rescue, which follows the rate of dispatches.
+/// The threshold of the CoDel rescue, which follows the rate of dispatches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sojourn {
-    /// The threshold at present.
+    /// The present threshold.
     pub thresh: Span,
 }
 
@@ -123,13 +124,13 @@ impl Sojourn {
         Sojourn { thresh: limits.sojourn_floor }
     }
 
-    /// Takes in how many dispatches there were in `elapsed`, each counted once.
+    /// Processes the number of dispatches in `elapsed`, each counted once.
     ///
-    /// The target is four times the time between two of them, within the limits of the machine;
-    /// the threshold goes an eighth of the way. Without dispatches, or without time, there is no
-    /// rate and nothing changes. On any busy machine this is the floor, and on purpose: it leaves
-    /// the floor where dispatches are milliseconds apart, because then a shorter threshold would
-    /// make every single one a rescue.
+    /// The target is four times the average time between two dispatches, within the limits of the
+    /// machine. The threshold moves an eighth of the way. Without dispatches or without time there
+    /// is no rate, and nothing changes. On a busy machine the threshold is at its floor. It rises
+    /// only where dispatches are milliseconds apart, because there a short threshold would make
+    /// every dispatch a rescue.
     pub fn observe(&mut self, dispatches: u64, elapsed: Span, limits: &Scaling) {
         if dispatches == 0 || elapsed == Span::ZERO {
             return;
@@ -144,13 +145,13 @@ impl Sojourn {
 /// The highest [`stability`].
 pub const STABLE: u32 = 10;
 
-/// How many intervals in a row nothing happened, up to [`STABLE`]: no event, and a P99 of at most
-/// half the ceiling.
+/// The number of stable intervals in a row, up to [`STABLE`]. An interval is stable without an event
+/// and with a P99 of at most half the ceiling.
 pub fn stability(score: u32, eventful: bool, p99: Span, ceiling: Span) -> u32 {
     if eventful || p99 > ceiling.scale(1, 2) { 0 } else { score.saturating_add(1).min(STABLE) }
 }
 
-/// Whether the `tick`th interval is worth a line of telemetry: when all is stable, every second.
+/// Whether to report the `tick`th interval: always, or every second one when all is stable.
 pub const fn worth_a_line(score: u32, tick: u64) -> bool {
     score < STABLE || tick.is_multiple_of(2)
 }

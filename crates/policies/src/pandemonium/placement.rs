@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Where a task shall run.
+//! Placement: the CPU on which a task is to run.
 
 use crate::knobs::{Affinity, Knobs};
 use crate::scaling::Scaling;
@@ -15,58 +15,58 @@ use pandemonium_engine::task::{CPUS_MAX, CpuId, Placement, Request, Tier};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_engine::topology::{Domain, Topology};
 
-/// Tasks looked at for one whose cache is near: the first of a queue and the four that lie next to
-/// it in the heap.
+/// How many tasks of a queue are compared to find one near the CPU: the first task and its four
+/// children in the heap.
 const LOOK_AHEAD: usize = 5;
 
-/// So many Batch tasks wait for a busy CPU before another one is woken for them, when power is to
-/// be saved. Chosen: three share a CPU, which a hog and two lighter ones hardly notice.
+/// With `low_power`, so many Batch tasks wait in the queue of a busy CPU before an idle CPU is woken.
+/// Chosen: then three tasks share a CPU, which slows one hog and two less busy tasks hardly at all.
 const SAVING_DEPTH: u32 = 2;
 
-/// How long a task may have to stand behind others that were sent to a CPU's own queue in the same
-/// round. Behind such as run for a moment it runs at once; behind a longer one it would wait beside
-/// CPUs that run less urgent tasks, since nobody else serves that queue. Chosen: twice what passes
-/// until somebody looks after those who are left over (src/bpf/leftover.bpf.h).
+/// Longest total slice of the tasks sent to a CPU's own queue in one round, behind which one more task
+/// is sent there. No other CPU serves that queue, so behind long slices an urgent task waits while
+/// other CPUs run less urgent tasks. Chosen: twice the time after which the fast path kicks a CPU for
+/// a stranded task.
 const AHEAD_MAX: Span = Span::from_micros(200);
 
-/// What was sent to one CPU's own queue lately.
+/// The tasks sent to one CPU's own queue recently.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
-    /// How many tasks, as far as we know.
+    /// How many tasks, as far as known.
     tasks: u32,
-    /// When the last of them was.
+    /// When the last of them was sent.
     at: Stamp,
-    /// When the CPU is through with them if each uses up its slice.
+    /// When the CPU has run all of them if each uses up its slice.
     through: Stamp,
-    /// The slices of those sent in the same round as the last one.
+    /// The total slice of those sent in the same round as the last one.
     together: Span,
 }
 
-/// Places tasks. Knows the machine, and what it has sent where.
+/// Places tasks, and records how many it sent to each CPU.
 pub struct Placer {
     topology: Topology,
     domain: Option<Domain>,
     sent: Vec<Sent>,
-    /// What [`note`](Placer::note) changed last, for the case that it is refused.
+    /// The state before the last [`note`](Placer::note), to restore it if the dispatch is refused.
     before: Option<(CpuId, Sent)>,
 }
 
-/// Everything that the place of a task depends on besides the task.
+/// What a placement depends on besides the task.
 pub struct PlacementContext<'a> {
     /// The time of the round.
     pub now: Stamp,
-    /// The machine at this time.
+    /// The state of the machine at this time.
     pub view: &'a MachineView,
-    /// What is going on beyond single tasks.
+    /// The detected mode: burst, long run, or neither.
     pub mode: Mode,
     /// The limits of the machine.
     pub limits: &'a Scaling,
-    /// The settings.
+    /// The knobs.
     pub knobs: &'a Knobs,
 }
 
 impl Placer {
-    /// For a machine and a user's wishes.
+    /// A placer for this machine and domain.
     pub fn new(setup: &Setup) -> Placer {
         Placer {
             topology: setup.topology.clone(),
@@ -76,8 +76,8 @@ impl Placer {
         }
     }
 
-    /// Where the task goes, and whether somebody has to be interrupted for it there: as [`place`]
-    /// says, unless a limit, a mode or the domain says otherwise.
+    /// Where the task goes, and whether the running task there must be preempted for it. The result
+    /// is that of [`usual_place`], unless a limit, a mode or the domain changes it.
     pub fn place(
         &self,
         request: &Request,
@@ -111,8 +111,8 @@ impl Placer {
         }
     }
 
-    /// A CPU that need not be woken for the task: one that runs somebody else, the one where
-    /// fewest wait, best its last one; else the one on which we decide, which may have been idle.
+    /// A CPU that need not be woken for the task: the busy CPU with the fewest waiting tasks, of equals
+    /// the nearest to the task's last CPU; else the CPU of the scheduler process.
     fn awake(&self, request: &Request, context: &PlacementContext) -> Option<CpuId> {
         let may = |cpu: &CpuId| may_use(request, *cpu);
         let busy = (0..64).filter_map(CpuId::new).filter(|cpu| context.view.busy.contains(*cpu));
@@ -122,12 +122,12 @@ impl Placer {
             .or(context.view.here.filter(may))
     }
 
-    /// The CPU of the domain where the task goes; `None` if there is no domain, if the task may
-    /// not run in it, or if it is saturated and tasks may overflow.
+    /// The CPU of the domain for the task; `None` if there is no domain, if the task may not run in
+    /// it, or if all its CPUs are busy and the domain is not strict.
     ///
-    /// An idle CPU comes first, near the last one; then the one that was interrupted for the task,
-    /// the one on which we decide, and, if the domain is strict, the one that is through with what
-    /// it has soonest. CPUs beyond the first 64 are not known to be idle.
+    /// In this order: an idle CPU near the task's last one; the CPU of the scheduler process; the
+    /// CPU that was interrupted for the task; and, if the domain is strict, the CPU that has run its
+    /// queued tasks soonest. Only the first 64 CPUs are known to be idle.
     fn place_in_domain(&self, request: &Request, context: &PlacementContext) -> Option<CpuId> {
         let domain = self.domain.as_ref()?;
         let may = |cpu: &CpuId| match request.allowed {
@@ -152,13 +152,13 @@ impl Placer {
             })
     }
 
-    /// How far the CPU is from where the task ran last: there, on its cache, or elsewhere.
+    /// How far the CPU is from the task's last CPU: the same, one with the same cache, or another.
     fn farness(&self, cpu: CpuId, request: &Request) -> (bool, bool) {
         (cpu != request.cpu, !self.topology.shares_l2(cpu, request.cpu))
     }
 
-    /// Whether the CPU shares its core (SMT) with one that is not idle: half a core is slower than
-    /// a whole one with a cold cache. Of the first 64 CPUs.
+    /// Whether an SMT sibling of the CPU is busy: half a core is slower than a whole core with a cold
+    /// cache. Considers the first 64 CPUs.
     fn has_busy_sibling(&self, cpu: CpuId, context: &PlacementContext) -> bool {
         let core = self.topology.place(cpu).core;
         let others = (0..self.topology.cpus().min(64)).filter_map(|cpu| CpuId::new(cpu as i32));
@@ -167,7 +167,8 @@ impl Placer {
         siblings.any(|sibling| !context.view.idle.contains(sibling))
     }
 
-    /// Whether one more task may wait in the CPU's own queue: behind few, and not for long.
+    /// Whether one more task may wait in the CPU's own queue: few tasks are in it, and their slices
+    /// are short.
     fn has_space(&self, cpu: CpuId, context: &PlacementContext) -> bool {
         let sent = self.sent[cpu.as_raw() as usize];
         if sent.at == context.now && sent.together > AHEAD_MAX {
@@ -180,14 +181,14 @@ impl Placer {
         self.waiting_at(cpu, context) < depth
     }
 
-    /// How many tasks that we sent to the CPU's own queue may still be in it. After a slice the
-    /// CPU has come by at its queue.
+    /// How many of the tasks sent to the CPU's own queue may still be in it. After a slice the CPU has
+    /// served its queue.
     fn waiting_at(&self, cpu: CpuId, context: &PlacementContext) -> u32 {
         let sent = self.sent[cpu.as_raw() as usize];
         if context.now.since(sent.at) >= context.knobs.slice { 0 } else { sent.tasks }
     }
 
-    /// Notes that a task was sent, with this slice.
+    /// Records that a task was sent with this slice.
     pub fn note(&mut self, placement: Placement, slice: Span, context: &PlacementContext) {
         self.before = None;
         let Placement::Cpu(cpu) = placement else { return };
@@ -199,15 +200,15 @@ impl Placer {
         *cell = Sent { tasks, at: context.now, through, together: before + slice };
     }
 
-    /// The last [`note`](Placer::note) was premature: the task was not sent.
+    /// Undoes the last [`note`](Placer::note), because the dispatch was refused.
     pub fn forget(&mut self) {
         if let Some((cpu, before)) = self.before.take() {
             self.sent[cpu.as_raw() as usize] = before;
         }
     }
 
-    /// The first task of the queue, or one right behind it whose cache or memory is near the CPU
-    /// that becomes free. Near pays for a little patience only: `last_cpu` tells where a task ran.
+    /// The first task of the queue, or a task shortly behind it whose cache or memory is nearer to the
+    /// CPU of the scheduler process, which becomes free. `last_cpu` returns where a task ran last.
     pub fn nearest(
         &self,
         queue: &Runqueue,
@@ -223,7 +224,7 @@ impl Placer {
         if !strong && !node {
             return Some(first);
         }
-        let patience = key.after(patience(context.knobs));
+        let last_key = key.after(patience(context.knobs));
         let rank = |slot: Slot| -> u8 {
             let Some(cpu) = last_cpu(slot) else { return 2 };
             match () {
@@ -232,17 +233,17 @@ impl Placer {
                 () => 2,
             }
         };
-        let near = queue.front(LOOK_AHEAD).filter(|(_, key)| *key <= patience);
+        let near = queue.front(LOOK_AHEAD).filter(|(_, key)| *key <= last_key);
         let best: Option<(u8, Vtime, Slot)> =
             near.map(|(slot, key)| (rank(slot), key, slot)).min_by_key(|(rank, key, slot)| {
-                // Of equal rank and key the first keeps its place.
+                // Of equal rank and key the first task comes first.
                 (*rank, *key, *slot != first)
             });
         best.map(|(_, _, slot)| slot)
     }
 }
 
-/// For how much virtual time a task waits for one whose cache is near.
+/// How far in virtual time a task may overtake the first one because it is near.
 fn patience(knobs: &Knobs) -> Span {
     knobs.slice
 }
@@ -276,7 +277,7 @@ mod tests {
 
     const ANYWHERE: (Placement, bool) = (Placement::Any { near: CpuId::new(1).unwrap() }, false);
 
-    /// What a placer says, which has sent `sent` tasks to CPU 2, 100 us ago.
+    /// The placement by a placer that sent `sent` tasks to CPU 2 100 us ago.
     fn placed(
         sent: u32,
         tier: Tier,
@@ -301,24 +302,24 @@ mod tests {
     }
 
     #[test]
-    fn a_task_somebody_was_interrupted_for_goes_where_we_decide_if_it_may() {
+    fn after_a_kick_the_task_goes_to_the_cpu_of_the_scheduler_process_if_allowed() {
         let knobs = Knobs::default();
         let place = |request: &Request, view: &MachineView, knobs: &Knobs| {
             usual_place(request, view, knobs.place_rules())
         };
         let placed = |here| place(&request(Some(1)), &view(here), &knobs);
         assert_eq!(placed(2), (Placement::Cpu(cpu(2)), false));
-        // We are on a CPU that it may not use: the interrupted one has to be interrupted again.
+        // The task may not use that CPU, so the interrupted CPU is interrupted again.
         assert_eq!(placed(3), (Placement::Cpu(cpu(1)), true));
         let unknown = Request { allowed: None, ..request(Some(1)) };
         assert_eq!(place(&unknown, &view(2), &knobs), (Placement::Cpu(cpu(1)), true));
-        let mut gentle = knobs;
-        gentle.rules.preempt = false;
-        assert_eq!(place(&unknown, &view(2), &gentle), (Placement::Cpu(cpu(1)), false));
+        let mut no_preempt = knobs;
+        no_preempt.rules.preempt = false;
+        assert_eq!(place(&unknown, &view(2), &no_preempt), (Placement::Cpu(cpu(1)), false));
     }
 
     #[test]
-    fn all_others_go_where_a_cpu_is_free_unless_they_belong_to_one() {
+    fn without_a_kick_the_task_goes_to_any_cpu_unless_it_is_bound_to_one() {
         let local = Knobs { percpu_local: true, ..Knobs::default() };
         let bound = Request { cpus_allowed: 1, ..request(None) };
         assert_eq!(place(&request(None), &view(2), &local), ANYWHERE);
@@ -326,9 +327,9 @@ mod tests {
         assert_eq!(place(&bound, &view(2), &local), (Placement::Cpu(cpu(1)), false));
     }
 
-    /// Two were kicked for and are decided in one round: the CPU is free for the first of them.
+    /// Two tasks with a kick are decided in one round. The CPU is free for the first of them.
     #[test]
-    fn nobody_stands_in_line_behind_a_long_slice_of_the_same_round() {
+    fn no_task_is_queued_behind_a_long_slice_of_the_same_round() {
         let (knobs, limits, view) = (Knobs::default(), Scaling::new(4), view(2));
         let context = |at: u64| PlacementContext {
             now: Stamp::from_nanos((1 << 30) + at),
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_sends_the_next_one_elsewhere() {
+    fn a_full_queue_sends_the_next_task_elsewhere() {
         let (kicked, view, knobs) = (request(Some(2)), view(2), Knobs::default());
         let here = (Placement::Cpu(cpu(2)), false);
         let at_depth = |sent, knobs: &Knobs| placed(sent, Tier::Interactive, &kicked, &view, knobs);
@@ -356,7 +357,7 @@ mod tests {
         let mut open = knobs;
         open.rules.depth_gate = false;
         assert_eq!(at_depth(2, &open), here);
-        // 100 us are a whole slice now, so the CPU has come by at its queue.
+        // 100 us are a whole slice here, so the CPU has served its queue.
         let quick = Knobs { slice: Span::from_micros(100), ..knobs };
         assert_eq!(at_depth(2, &quick), here);
     }
@@ -371,16 +372,20 @@ mod tests {
         assert_eq!(asked(Tier::Batch, &idle, &saving), here);
         let beside = MachineView { busy: CpuSet(0b1010), ..idle };
         let on_one = (Placement::Cpu(cpu(1)), false);
-        assert_eq!(asked(Tier::Batch, &beside, &saving), on_one, "1 is busy, and it may not use 3");
+        assert_eq!(
+            asked(Tier::Batch, &beside, &saving),
+            on_one,
+            "1 is busy, and the task may not use 3"
+        );
         let kicked = placed(0, Tier::Batch, &request(Some(2)), &beside, &saving);
-        assert_eq!(kicked, on_one, "2 was only interrupted so that we decide");
+        assert_eq!(kicked, on_one, "2 was interrupted only for the scheduler process");
         assert_eq!(asked(Tier::LatCritical, &idle, &saving), ANYWHERE);
-        assert_eq!(asked(Tier::Batch, &view(2), &saving), ANYWHERE, "no CPU sleeps");
+        assert_eq!(asked(Tier::Batch, &view(2), &saving), ANYWHERE, "no CPU is idle");
         assert_eq!(asked(Tier::Batch, &idle, &Knobs::default()), ANYWHERE);
     }
 
     #[test]
-    fn affinity_off_starts_looking_where_we_are() {
+    fn with_affinity_off_the_search_starts_at_the_cpu_of_the_scheduler_process() {
         let off = Knobs { affinity: Affinity::Off, ..Knobs::default() };
         let near_here = (Placement::Any { near: cpu(3) }, false);
         assert_eq!(placed(0, Tier::Batch, &request(None), &view(3), &off), near_here);
@@ -398,10 +403,10 @@ mod tests {
     }
 
     #[test]
-    fn a_task_near_the_free_cpu_goes_before_one_that_is_hardly_more_urgent() {
+    fn a_task_near_the_free_cpu_overtakes_one_with_a_slightly_smaller_key() {
         let placer = Placer::new(&Setup { topology: topology(), ..Setup::of_cpus(8) });
         let mut queue = Runqueue::new(8);
-        // Slot and last CPU are the same number; slot 6 was first, 3 and 2 soon after, 1 late.
+        // Slot and last CPU have the same number. The keys order 6, then 3 and 2 shortly after, then 1.
         for (slot, us) in [(6, 0), (3, 500), (2, 900), (1, 1_500)] {
             queue.insert(Slot(slot), Vtime::START.after(Span::from_micros(us)));
         }
@@ -416,9 +421,9 @@ mod tests {
             placer.nearest(&queue, &context, |slot| CpuId::new(slot.0 as i32)).unwrap().0
         };
         assert_eq!(picked(2, Affinity::Strong, false), 3, "shares the cache with 2 and 3");
-        assert_eq!(picked(0, Affinity::Strong, false), 3, "1 is too late, 3 is on the node");
+        assert_eq!(picked(0, Affinity::Strong, false), 3, "1 is too far behind, 3 is on the node");
         assert_eq!(picked(7, Affinity::Strong, false), 6);
-        assert_eq!(picked(2, Affinity::Weak, false), 3, "the node counts all the same");
+        assert_eq!(picked(2, Affinity::Weak, false), 3, "the node counts without the cache");
         assert_eq!(picked(4, Affinity::Off, true), 6);
         let flat = Placer::new(&Setup::of_cpus(8));
         let knobs = Knobs { affinity: Affinity::Weak, ..Knobs::default() };
@@ -449,18 +454,30 @@ mod tests {
         let idle = |mask, here| MachineView { idle: CpuSet(mask), ..view(here) };
         assert_eq!(in_domain(false, &wide, &idle(0b1110, 1), &[]), Some(2), "not 1 or 3");
         assert_eq!(in_domain(false, &wide, &idle(0b0101, 1), &[]), Some(0));
-        assert_eq!(in_domain(false, &wide, &idle(0b0101, 1), &[0]), Some(2), "0 was just sent one");
-        assert_eq!(in_domain(false, &wide, &idle(0b0010, 2), &[]), Some(2), "we are in it");
+        assert_eq!(
+            in_domain(false, &wide, &idle(0b0101, 1), &[0]),
+            Some(2),
+            "a task was just sent to 0"
+        );
+        assert_eq!(
+            in_domain(false, &wide, &idle(0b0010, 2), &[]),
+            Some(2),
+            "2 runs the scheduler process"
+        );
         assert_eq!(in_domain(false, &wide, &idle(0b0010, 1), &[]), None, "saturated");
         let kicked = Request { kicked: Some(cpu(0)), ..wide };
         assert_eq!(in_domain(false, &kicked, &idle(0b0010, 1), &[]), Some(0));
         let narrow = Request { allowed: Some(CpuSet(0b1010)), ..wide };
-        assert_eq!(in_domain(false, &narrow, &idle(0b1111, 1), &[]), None, "it may not go in");
+        assert_eq!(
+            in_domain(false, &narrow, &idle(0b1111, 1), &[]),
+            None,
+            "it may not use the domain"
+        );
     }
 
     /// CPUs 0 and 1 are one core, 2 and 3 another.
     #[test]
-    fn a_whole_core_comes_before_half_of_one() {
+    fn an_idle_core_comes_before_an_idle_sibling_of_a_busy_cpu() {
         let place = |number: u16| CpuPlace { core: number / 2, l2: number / 2, llc: 0, node: 0 };
         let topology = Topology::new((0..4).map(place).collect());
         let domain = Some(Domain { cpus: (0..4).map(cpu).collect(), strict: false });
@@ -478,24 +495,24 @@ mod tests {
         assert_eq!(request(None).cpu, cpu(1));
         assert_eq!(placed(0b1111), Some(1), "where it ran");
         assert_eq!(placed(0b1110), Some(2), "0 is busy");
-        assert_eq!(placed(0b1010), Some(1), "no core is whole");
+        assert_eq!(placed(0b1010), Some(1), "no core is idle");
     }
 
     #[test]
-    fn a_strict_domain_never_overflows_but_pinned_tasks_run() {
+    fn tasks_never_leave_a_strict_domain_unless_they_are_pinned_outside() {
         let wide = Request { cpus_allowed: 4, allowed: Some(CpuSet(0b1111)), ..request(None) };
         let idle = MachineView { idle: CpuSet(0b1010), ..view(1) };
         assert_eq!(in_domain(true, &wide, &idle, &[]), Some(0));
-        assert_eq!(in_domain(true, &wide, &idle, &[0]), Some(2), "through sooner");
+        assert_eq!(in_domain(true, &wide, &idle, &[0]), Some(2), "2 is free sooner");
         assert_eq!(in_domain(true, &wide, &idle, &[0, 2, 2]), Some(0));
         let pinned = Request { cpus_allowed: 1, allowed: Some(CpuSet(0b1000)), ..wide };
         assert_eq!(in_domain(true, &pinned, &idle, &[]), None);
         let unknown = Request { allowed: None, ..wide };
-        assert_eq!(in_domain(true, &unknown, &idle, &[]), Some(0), "as many CPUs as there are");
+        assert_eq!(in_domain(true, &unknown, &idle, &[]), Some(0), "it may use all CPUs");
     }
 
     #[test]
-    fn a_refused_task_leaves_no_trace() {
+    fn a_refused_dispatch_is_not_counted() {
         let limits = Scaling::new(2);
         let knobs = Knobs::default();
         let view = view(2);

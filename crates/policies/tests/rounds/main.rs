@@ -3,13 +3,13 @@
 //! [`round`](pandemonium_engine::round) and the policies against a port without a
 //! kernel.
 //!
-//! `script` generates what a machine may do, `world` plays it and writes a log, `judge` reads the
-//! log. The rest are tests: what must hold in any script (`properties`), of the round alone
-//! (`rounds`), for who goes first (`order`), for who gets how much (`shares`), over a restart
-//! (`restart`), and of the judges, which must be able to say no (`judges`).
+//! `script` generates the events of a machine, `world` runs them and writes a log, `checkers` read
+//! the log. The tests are of properties of any script (`properties`), the round alone (`rounds`),
+//! the order of tasks (`order`), shares of CPU time (`shares`), restarts (`restart`), and the
+//! checkers themselves, which must be able to fail (`checkers_fail`).
 
-mod judge;
-mod judges;
+mod checkers;
+mod checkers_fail;
 mod order;
 mod properties;
 mod restart;

@@ -150,8 +150,8 @@ fn in_a_crowd_nobody_is_passed_more_often_than_the_deficit_allows() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(4));
     let mut world = acquaint(&mut policy);
     crowd(&mut world, 1);
-    let newcomers = (200..230).map(|pid| Arrival { pid: arrival(pid, 1).pid, ..compositor(1) });
-    world.port.ring.extend(newcomers);
+    let new_tasks = (200..230).map(|pid| Arrival { pid: arrival(pid, 1).pid, ..compositor(1) });
+    world.port.ring.extend(new_tasks);
     world.round(Limits { arrivals: 4096, dispatches: 0, extra: 0 });
     // Beyond the threshold of 5 ms, not beyond the overflow limit of 8; its turn is 30 slices of
     // 1 ms and five of 4 ms on four CPUs.

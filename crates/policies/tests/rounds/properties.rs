@@ -2,7 +2,7 @@
 
 //! What holds for every policy in any script.
 
-use crate::judge::{self, Verdict};
+use crate::checkers::{self, Verdict};
 use crate::script::{Step, arrival, scripts};
 use crate::world::{Conditions, Event, Time, play, sent};
 use pandemonium_engine::Policy;
@@ -26,35 +26,37 @@ fn pandemonium() -> Pandemonium {
 }
 
 /// A judge and the name of what it demands.
-type Judge<'a> = (&'a str, &'a dyn Fn(&[Event]) -> Verdict);
+type Checker<'a> = (&'a str, &'a dyn Fn(&[Event]) -> Verdict);
 
 /// What may be demanded of any policy, whatever its clock does.
-const ALWAYS: [Judge; 3] = [
-    ("conserves", &judge::conserves),
-    ("keeps bounds", &judge::keeps_bounds),
-    ("places by message", &judge::places_by_message),
+const ALWAYS: [Checker; 3] = [
+    ("conserves", &checkers::conserves),
+    ("keeps bounds", &checkers::keeps_bounds),
+    ("places by message", &checkers::places_by_message),
 ];
 /// What needs a clock that goes forward.
-const IN_TIME: [Judge; 2] =
-    [("keeps books", &judge::keeps_books), ("repeats what was refused", &judge::repeats_refused)];
+const IN_TIME: [Checker; 2] = [
+    ("keeps books", &checkers::keeps_counts),
+    ("repeats what was refused", &checkers::repeats_refused),
+];
 
-fn all_agree(log: &[Event], judges: &[Judge]) -> Result<(), TestCaseError> {
-    for (name, judge) in judges {
-        judge(log).map_err(|why| TestCaseError::fail(format!("{name}: {why}")))?;
+fn pass(log: &[Event], checkers: &[Checker]) -> Result<(), TestCaseError> {
+    for (name, check) in checkers {
+        check(log).map_err(|why| TestCaseError::fail(format!("{name}: {why}")))?;
     }
     Ok(())
 }
 
 /// Plays the script under fair conditions before everybody who has something to say.
-fn stands_trial<Q: Policy>(
+fn passes_all<Q: Policy>(
     mut policy: Q,
     script: &[Step],
-    order: &[Judge],
+    order: &[Checker],
 ) -> Result<(), TestCaseError> {
     let log = play(&mut policy, script, Conditions::FAIR);
-    all_agree(&log, &ALWAYS)?;
-    all_agree(&log, &IN_TIME)?;
-    all_agree(&log, order)
+    pass(&log, &ALWAYS)?;
+    pass(&log, &IN_TIME)?;
+    pass(&log, order)
 }
 
 /// What was decided and sent when every decision was refused `stubborn` times before.
@@ -68,24 +70,24 @@ proptest! {
 
     #[test]
     fn fifo_is_right_and_serves_in_order_of_arrival(script in scripts()) {
-        let by_key = |log: &[Event]| judge::serves_in_order_of_key(log, FOREVER);
-        let order: [Judge; 2] =
-            [("by arrival", &judge::serves_in_order_of_arrival), ("by key", &by_key)];
-        stands_trial(Fifo::new(), &script, &order)?;
+        let by_key = |log: &[Event]| checkers::serves_in_order_of_key(log, FOREVER);
+        let order: [Checker; 2] =
+            [("by arrival", &checkers::serves_in_order_of_arrival), ("by key", &by_key)];
+        passes_all(Fifo::new(), &script, &order)?;
     }
 
     #[test]
     fn vruntime_is_right_and_serves_in_order_of_key(script in scripts()) {
-        let by_key = |log: &[Event]| judge::serves_in_order_of_key(log, FOREVER);
-        stands_trial(Vruntime::new(), &script, &[("by key", &by_key)])?;
+        let by_key = |log: &[Event]| checkers::serves_in_order_of_key(log, FOREVER);
+        passes_all(Vruntime::new(), &script, &[("by key", &by_key)])?;
     }
 
     #[test]
     fn pandemonium_is_right_and_rescues_whoever_is_overdue(script in scripts()) {
         // Beside heavy tasks the turn of others comes later, by so much at most.
         let limit = Scaling::new(CPUS).starvation + LIGHT_WAIT;
-        let rescues = |log: &[Event]| judge::rescues_beyond(log, limit);
-        stands_trial(pandemonium(), &script, &[("rescues", &rescues)])?;
+        let rescues = |log: &[Event]| checkers::rescues_beyond(log, limit);
+        passes_all(pandemonium(), &script, &[("rescues", &rescues)])?;
     }
 }
 
@@ -95,9 +97,9 @@ proptest! {
     #[test]
     fn a_clock_that_runs_backwards_costs_no_task(script in scripts()) {
         let backward = Conditions { time: Time::Backward, ..Conditions::FAIR };
-        all_agree(&play(&mut Fifo::new(), &script, backward), &ALWAYS)?;
-        all_agree(&play(&mut Vruntime::new(), &script, backward), &ALWAYS)?;
-        all_agree(&play(&mut pandemonium(), &script, backward), &ALWAYS)?;
+        pass(&play(&mut Fifo::new(), &script, backward), &ALWAYS)?;
+        pass(&play(&mut Vruntime::new(), &script, backward), &ALWAYS)?;
+        pass(&play(&mut pandemonium(), &script, backward), &ALWAYS)?;
     }
 
     /// A full ring delays decisions and changes none, now or later.
@@ -129,6 +131,6 @@ fn a_policy_that_drops_tasks_is_caught() {
     let arrivals = (1..=200).map(|pid| Step::Arrive(arrival(pid, 1)));
     let script: Vec<Step> = arrivals.collect();
     let log = play(&mut Dropping::new(Fifo::new()), &script, Conditions::FAIR);
-    let why = judge::conserves(&log).unwrap_err();
+    let why = checkers::conserves(&log).unwrap_err();
     assert!(why.contains("never dispatched: [Pid(100), Pid(200)]"), "{why}");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a policy keeps when the scheduler is loaded again, and what it must forget.
+//! What a policy keeps over a restart of the scheduler, and what it must forget.
 
 use crate::script::arrival;
 use crate::world::World;
@@ -14,15 +14,15 @@ const HOG: i32 = 1;
 const FRAMES: i32 = 2;
 const AUDIO: i32 = 3;
 const COMPOSITOR: i32 = 4;
-const NEWCOMER: i32 = 5;
+const NEW_TASK: i32 = 5;
 
-/// The kinds of life a task can lead, and where each ends up.
-const LIVES: [(i32, Tier); 5] = [
+/// The tasks and the tier that each reaches.
+const TASKS: [(i32, Tier); 5] = [
     (HOG, Tier::Batch),
     (FRAMES, Tier::Interactive),
     (AUDIO, Tier::LatCritical),
     (COMPOSITOR, Tier::LatCritical),
-    (NEWCOMER, Tier::Interactive),
+    (NEW_TASK, Tier::Interactive),
 ];
 
 fn pid(raw: i32) -> Pid {
@@ -35,12 +35,12 @@ fn task(raw: i32, ticket: u64) -> Arrival {
         FRAMES => "frames",
         AUDIO => "audio",
         COMPOSITOR => "kwin_x11",
-        _ => "newcomer",
+        _ => "new-task",
     };
     Arrival { comm: Comm::from_text(name), ..arrival(raw, ticket) }
 }
 
-/// A message after a run of `ms` milliseconds, which ended in sleep unless the task is the hog.
+/// A message after a run of `ms` milliseconds. Every task but the hog slept after it.
 fn ran(raw: i32, ticket: u64, ms: u64) -> Arrival {
     let run_interval = Span::from_millis(ms);
     if raw == HOG {
@@ -50,8 +50,8 @@ fn ran(raw: i32, ticket: u64, ms: u64) -> Arrival {
     Arrival { run_interval, ..task(raw, ticket) }
 }
 
-/// A policy that has seen everybody live for a while.
-fn lived() -> Pandemonium {
+/// A policy after all tasks have run for a while.
+fn trained() -> Pandemonium {
     let mut policy = Pandemonium::new(&Setup::of_cpus(4));
     let mut world = World::new(&mut policy);
     for ticket in 1..30 {
@@ -60,7 +60,7 @@ fn lived() -> Pandemonium {
         world.decide(&[hog, frames, task(AUDIO, ticket), task(COMPOSITOR, ticket)]);
         world.pass(Span::from_millis(16));
     }
-    world.decide(&[task(NEWCOMER, 1)]);
+    world.decide(&[task(NEW_TASK, 1)]);
     policy
 }
 
@@ -70,18 +70,18 @@ fn memos(policy: &Pandemonium) -> Vec<Memo> {
     memos
 }
 
-/// A policy that was started anew and took back what `policy` handed out.
+/// A new policy that has imported what `policy` exported.
 fn restarted(policy: &Pandemonium) -> Pandemonium {
-    let mut anew = Pandemonium::new(&Setup::of_cpus(4));
-    memos(policy).into_iter().for_each(|memo| anew.import(memo));
-    anew
+    let mut restarted = Pandemonium::new(&Setup::of_cpus(4));
+    memos(policy).into_iter().for_each(|memo| restarted.import(memo));
+    restarted
 }
 
-/// The tier in which the policy decides about this arrival.
+/// The tier of the policy's decision for this arrival.
 fn tier_of(policy: &mut Pandemonium, arrival: Arrival) -> Tier {
     let before = policy.counters().by_tier;
     let mut world = World::new(policy);
-    // Later than everything before, and a frame later with every message.
+    // After all earlier messages, and one frame later with every message.
     world.pass(Span::from_millis(1_000 + 16 * arrival.ticket.0));
     assert_eq!(world.decide(&[arrival]).len(), 1);
     let after = policy.counters().by_tier;
@@ -90,56 +90,56 @@ fn tier_of(policy: &mut Pandemonium, arrival: Arrival) -> Tier {
 }
 
 #[test]
-fn every_tier_survives() {
-    let before = lived();
-    let handed_out: Vec<(i32, Tier)> =
+fn every_tier_survives_a_restart() {
+    let before = trained();
+    let exported: Vec<(i32, Tier)> =
         memos(&before).iter().map(|memo| (memo.pid.as_raw(), memo.tier)).collect();
-    assert_eq!(handed_out, LIVES);
-    let mut anew = restarted(&before);
-    for (raw, tier) in LIVES {
-        // The backend was loaded anew as well, so its tickets begin at one.
-        assert_eq!(tier_of(&mut anew, task(raw, 1)), tier, "pid {raw}");
+    assert_eq!(exported, TASKS);
+    let mut policy = restarted(&before);
+    for (raw, tier) in TASKS {
+        // The backend restarted as well, so its tickets begin at one.
+        assert_eq!(tier_of(&mut policy, task(raw, 1)), tier, "pid {raw}");
     }
 }
 
 #[test]
-fn a_tier_survives_the_first_message_that_tells_something() {
-    let mut anew = restarted(&lived());
+fn a_tier_survives_the_first_message_after_a_run() {
+    let mut policy = restarted(&trained());
     for (raw, tier) in [(HOG, Tier::Batch), (FRAMES, Tier::Interactive)] {
-        tier_of(&mut anew, task(raw, 1));
-        assert_eq!(tier_of(&mut anew, ran(raw, 2, 4)), tier, "pid {raw}");
+        tier_of(&mut policy, task(raw, 1));
+        assert_eq!(tier_of(&mut policy, ran(raw, 2, 4)), tier, "pid {raw}");
     }
 }
 
 #[test]
-fn a_second_restart_loses_nothing_that_the_first_kept() {
-    let once = restarted(&lived());
-    assert_eq!(memos(&once), memos(&lived()));
+fn a_second_restart_keeps_what_the_first_kept() {
+    let once = restarted(&trained());
+    assert_eq!(memos(&once), memos(&trained()));
 }
 
 #[test]
-fn a_pid_under_another_name_is_somebody_else() {
-    let mut anew = restarted(&lived());
-    let stranger = Arrival { comm: Comm::from_text("stranger"), ..task(HOG, 1) };
-    assert_eq!(tier_of(&mut anew, stranger), Tier::Interactive);
+fn a_pid_with_another_name_is_a_new_task() {
+    let mut policy = restarted(&trained());
+    let renamed = Arrival { comm: Comm::from_text("renamed"), ..task(HOG, 1) };
+    assert_eq!(tier_of(&mut policy, renamed), Tier::Interactive);
 }
 
 #[test]
-fn a_pid_used_again_starts_afresh() {
-    let mut policy = lived();
+fn a_reused_pid_is_a_new_task() {
+    let mut policy = trained();
     assert_eq!(tier_of(&mut policy, task(HOG, 1)), Tier::Interactive);
 }
 
 #[test]
-fn who_has_exited_is_not_handed_out() {
-    let mut policy = lived();
+fn an_exited_task_is_not_exported() {
+    let mut policy = trained();
     policy.on_exit(pid(HOG));
     assert!(memos(&policy).iter().all(|memo| memo.pid != pid(HOG)));
 }
 
 #[test]
-fn what_a_policy_knows_is_not_overwritten_by_what_it_knew() {
-    let mut policy = lived();
+fn an_import_does_not_overwrite_a_known_task() {
+    let mut policy = trained();
     let old = Memo {
         pid: pid(HOG),
         comm: Comm::from_text("hog"),

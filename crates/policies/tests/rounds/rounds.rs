@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The round alone, with a policy that does as the test says; and with the real ones when there
-//! is no room left.
+//! The round, with a policy that the test controls, and with the real policies when there is no room.
 
-use crate::judge;
+use crate::checkers;
 use crate::script::arrival;
 use crate::world::{Event, World, sent};
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, Reason, Tier};
@@ -13,7 +12,7 @@ use pandemonium_engine::{Setup, TASKS_MAX};
 use pandemonium_policies::knobs::Knobs;
 use pandemonium_policies::{Fifo, Pandemonium, Vruntime};
 
-/// Decides the same again and again, whoever arrives: no limit comes from this policy.
+/// Returns the same decision again and again, so that only the round's limits end a round.
 struct Endless {
     decision: Dispatch,
     arrived: usize,
@@ -71,7 +70,7 @@ fn any() -> Placement {
 }
 
 #[test]
-fn neither_a_flood_nor_an_endless_policy_makes_a_round_endless() {
+fn a_round_ends_despite_endless_messages_or_decisions() {
     let mut policy = Endless::new(any(), false);
     let mut world = World::new(&mut policy);
     world.port.ring.extend((1..=1000).map(|pid| arrival(pid, 1)));
@@ -83,7 +82,7 @@ fn neither_a_flood_nor_an_endless_policy_makes_a_round_endless() {
 }
 
 #[test]
-fn a_refusal_ends_the_round_and_reaches_the_policy() {
+fn a_refusal_ends_the_round_and_is_passed_to_the_policy() {
     let mut policy = Endless::new(Placement::Cpu(cpu(2)), true);
     let mut world = World::new(&mut policy);
     world.port.accepts = 2;
@@ -93,7 +92,7 @@ fn a_refusal_ends_the_round_and_reaches_the_policy() {
 }
 
 #[test]
-fn a_preempting_decision_kicks_its_cpu_once_it_is_sent_and_not_before() {
+fn a_preempting_decision_kicks_its_cpu_only_after_it_was_accepted() {
     let mut policy = Endless::new(Placement::Cpu(cpu(2)), true);
     let decision = policy.decision;
     let mut world = World::new(&mut policy);
@@ -106,7 +105,7 @@ fn a_preempting_decision_kicks_its_cpu_once_it_is_sent_and_not_before() {
 }
 
 #[test]
-fn nobody_is_kicked_without_need_or_without_a_named_cpu() {
+fn no_cpu_is_kicked_without_preemption_or_without_a_named_cpu() {
     for (placement, preempt) in [(Placement::Cpu(cpu(2)), false), (any(), true)] {
         let mut policy = Endless::new(placement, preempt);
         let mut world = World::new(&mut policy);
@@ -117,7 +116,7 @@ fn nobody_is_kicked_without_need_or_without_a_named_cpu() {
 }
 
 #[test]
-fn a_policy_without_room_is_asked_to_take_nobody() {
+fn a_policy_without_room_gets_no_arrival() {
     let mut policy = Endless { room: 4, ..Endless::new(any(), false) };
     let mut world = World::new(&mut policy);
     world.port.ring.extend((1..=9).map(|pid| arrival(pid, 1)));
@@ -125,8 +124,8 @@ fn a_policy_without_room_is_asked_to_take_nobody() {
     assert_eq!(world.port.ring.len(), 5);
 }
 
-/// More tasks than a policy can remember: the rest stays in the ring until there is room, and a
-/// port that is full as well makes nobody get lost.
+/// With more tasks than a policy has room for, the rest stays in the ring until there is room. A full
+/// port at the same time loses no task.
 fn waits_for_room<Q: Policy>(mut policy: Q) {
     let (max, beyond) = (TASKS_MAX as usize, 500);
     let mut world = World::new(&mut policy);
@@ -145,8 +144,8 @@ fn waits_for_room<Q: Policy>(mut policy: Q) {
     let limits = Limits { arrivals: Limits::ARRIVALS, dispatches: 4096, extra: 0 };
     while world.round(limits).pending > 0 {}
     assert_eq!(sent(&world.port.log).len(), max + beyond);
-    judge::conserves(&world.port.log).expect("nobody is lost");
-    judge::keeps_bounds(&world.port.log).expect("no limit is passed");
+    checkers::conserves(&world.port.log).expect("no task is lost");
+    checkers::keeps_bounds(&world.port.log).expect("every round stays within its limits");
 }
 
 #[test]

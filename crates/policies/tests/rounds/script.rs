@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a machine might do to a scheduler: random scripts of arrivals, exits, settings and rounds.
+//! Random scripts of arrivals, exits, knob changes and rounds.
 //!
-//! This is the generator. It knows what the kernel may send and nothing of what is right; the
-//! judges know the opposite.
+//! The generator knows what the kernel may send, but not which decisions are right. The checkers know
+//! which decisions are right, but not what the kernel may send.
 
 use pandemonium_engine::Limits;
 use pandemonium_engine::task::{Arrival, Cause, Comm, CpuId, Pid, Ticket, Weight};
@@ -12,26 +12,26 @@ use pandemonium_policies::knobs::Knobs;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// One thing that happens.
+/// One step of a script.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A message lies in the ring.
+    /// A message is added to the ring.
     Arrive(Arrival),
-    /// A task is gone, and the policy is told.
+    /// A task exits, and the policy is notified.
     Exit(Pid),
-    /// Somebody turns a knob.
+    /// The knobs change.
     Apply(Knobs),
-    /// The scheduler gets the CPU.
+    /// The scheduler process runs a round.
     Round {
         /// Time since the round before.
         after: Span,
         limits: Limits,
-        /// The port accepts this many dispatches and refuses the next.
+        /// The port accepts this many dispatches and refuses the next one.
         accepts: usize,
     },
 }
 
-/// Few pids, so that they meet again: waiting, resting, exited and used again.
+/// Few pids, so that each occurs again: while it waits, while it rests, after its exit, reused.
 const PIDS: i32 = 24;
 const STEPS: usize = 160;
 const NAMES: [&str; 4] = ["kwin_wayland", "kworker/0:1", "cc1", "bash"];
@@ -41,7 +41,7 @@ pub fn scripts() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(steps(), 1..STEPS).prop_map(number_tickets)
 }
 
-/// A message about `pid` with nothing remarkable in it.
+/// An ordinary message of `pid`.
 pub fn arrival(pid: i32, ticket: u64) -> Arrival {
     Arrival {
         pid: Pid::new(pid).expect("a task's number"),
@@ -53,7 +53,7 @@ pub fn arrival(pid: i32, ticket: u64) -> Arrival {
         weight: Weight::default(),
         run_interval: Span::ZERO,
         awake: Span::ZERO,
-        // Each message tells of a run interval of its own.
+        // Each message is about another run interval.
         stopped: Stamp::from_nanos(ticket),
         facts: None,
     }
@@ -68,8 +68,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The ticket says only whether the pid was used again (1) or not (2), until
-/// [`number_tickets`] has counted.
+/// The ticket only says whether the pid was reused (1) or not (2), until [`number_tickets`] sets it.
 fn arrivals() -> impl Strategy<Value = Arrival> {
     let who = (1..=PIDS, prop_oneof![1 => Just(1u64), 20 => Just(2)], 0..NAMES.len());
     let asks = (prop::bool::ANY, 0..1024i32, 1..4u32, prop_oneof![0..10_000u64, Just(u64::MAX)]);
@@ -87,7 +86,7 @@ fn arrivals() -> impl Strategy<Value = Arrival> {
     )
 }
 
-/// From nothing over a few slices to what only a broken clock reports.
+/// From zero over a few slices to a length that only a broken clock reports.
 fn run_intervals() -> impl Strategy<Value = Span> {
     prop_oneof![
         4 => (0..8_000u64).prop_map(Span::from_micros),
@@ -121,8 +120,8 @@ fn rounds() -> impl Strategy<Value = Step> {
     })
 }
 
-/// Counts every pid's tickets. After an exit, and where a pid was used again, they start anew,
-/// and the first is a new task's.
+/// Numbers every pid's tickets. After an exit, and for a reused pid, they start again at one, and the
+/// first is of a new task.
 fn number_tickets(mut script: Vec<Step>) -> Vec<Step> {
     let mut last: BTreeMap<Pid, u64> = BTreeMap::new();
     for step in &mut script {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who gets how much of one CPU.
+//! Shares of the time of one CPU.
 
 use crate::script::arrival;
 use crate::world::{World, sent};
@@ -10,8 +10,8 @@ use pandemonium_engine::time::Span;
 use pandemonium_engine::{Limits, Policy};
 use pandemonium_policies::{Fifo, Pandemonium, Vruntime};
 
-/// One CPU on which a hog of each weight runs whenever it may, for `slices` slices. Returns what
-/// each has run, in milliseconds.
+/// Runs one hog of each weight on one CPU for `slices` slices. Returns the CPU time of each hog in
+/// milliseconds.
 fn ran<Q: Policy>(mut policy: Q, weights: &[u64], slices: u64) -> Vec<u64> {
     let mut world = World::new(&mut policy);
     let mut ran = vec![Span::ZERO; weights.len()];
@@ -22,7 +22,7 @@ fn ran<Q: Policy>(mut policy: Q, weights: &[u64], slices: u64) -> Vec<u64> {
     for ticket in 2..slices + 2 {
         world.port.log.clear();
         world.round(Limits { arrivals: 4096, dispatches: 1, extra: 0 });
-        let [dispatch] = sent(&world.port.log)[..] else { panic!("somebody always waits") };
+        let [dispatch] = sent(&world.port.log)[..] else { panic!("some task always waits") };
         let index = dispatch.pid.as_raw() as usize - 1;
         ran[index] += dispatch.slice;
         world.pass(dispatch.slice);
@@ -62,14 +62,14 @@ fn vruntime_shares_among_many() {
     }
 }
 
-/// The judge can tell: an order that knows no weights shares equally.
+/// The measurement can fail: a policy that ignores weights shares equally.
 #[test]
 fn fifo_shares_equally_whatever_the_weight() {
     let ran = ran(Fifo::new(), &[100, 33], 4_000);
     assert!(ran[0].abs_diff(ran[1]) <= 4, "{ran:?} ms");
 }
 
-/// Two hogs wait for each other and no longer, so no age counts and the weights decide.
+/// Each hog waits only for the other, so there are no rescues and the weights decide.
 #[test]
 fn pandemonium_shares_the_cpu_by_weight() {
     for weights in [[100, 33], [100, 100], [100, 300], [100, 15], [1_000, 100]] {

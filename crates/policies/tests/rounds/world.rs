@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A port without a kernel behind it, and the loop that plays a script to a policy. Both write
-//! down what happens, in order: the log is all that a judge gets to see.
+//! A port without a kernel, and the loop that runs a script against a policy. Both append every event
+//! to the log, which is all that the checkers see.
 
 use crate::script::Step;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid};
@@ -10,7 +10,7 @@ use pandemonium_engine::{Counters, Full, Limits, MachineView, Policy, Port, Roun
 use pandemonium_policies::knobs::Knobs;
 use std::collections::VecDeque;
 
-/// What happened.
+/// An event of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Began { now: Stamp, limits: Limits },
@@ -23,22 +23,22 @@ pub enum Event {
     Ended(Ended),
 }
 
-/// What is to be seen from outside after a round.
+/// The policy's state after a round, as seen from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     pub done: Round,
-    /// Messages that still lie in the ring.
+    /// Messages that are still in the ring.
     pub ring: usize,
     pub has_room: bool,
     pub oldest_wait: Span,
     pub counters: Counters,
 }
 
-/// A ring up, a door down, and a diary.
+/// A ring of messages to receive, a count of dispatches to accept, and the log.
 #[derive(Default)]
 pub struct FakePort {
     pub ring: VecDeque<Arrival>,
-    /// How many dispatches are accepted before one is refused.
+    /// The number of dispatches accepted before one is refused.
     pub accepts: usize,
     pub log: Vec<Event>,
     view: MachineView,
@@ -70,20 +70,20 @@ impl Port for FakePort {
     }
 }
 
-/// Which way time goes between two rounds.
+/// The direction of time between two rounds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Time {
     Forward,
-    /// No clock that we ask may do this. It must not cost a task if one does.
+    /// No clock that the driver reads may do this. If one does, no task may be lost.
     Backward,
 }
 
-/// What to run a script with.
+/// The conditions under which a script runs.
 #[derive(Clone, Copy)]
 pub struct Conditions {
     pub time: Time,
-    /// Every decision is refused this often before it is accepted, on top of what the script
-    /// refuses.
+    /// Every decision is refused this often before it is accepted, besides the refusals of the
+    /// script.
     pub stubborn: usize,
 }
 
@@ -91,7 +91,7 @@ impl Conditions {
     pub const FAIR: Conditions = Conditions { time: Time::Forward, stubborn: 0 };
 }
 
-/// A policy between a fake port and a clock that the test turns.
+/// A policy with a fake port and a clock controlled by the test.
 pub struct World<'a, Q> {
     pub port: FakePort,
     pub policy: &'a mut Q,
@@ -101,7 +101,7 @@ pub struct World<'a, Q> {
 impl<'a, Q: Policy> World<'a, Q> {
     pub fn new(policy: &'a mut Q) -> Self {
         let port = FakePort { accepts: usize::MAX, ..FakePort::default() };
-        // Far from zero, so that time can go both ways.
+        // Far from zero, so that time can go backward.
         World { port, policy, now: Stamp::from_nanos(1 << 50) }
     }
 
@@ -119,7 +119,7 @@ impl<'a, Q: Policy> World<'a, Q> {
         done
     }
 
-    /// Whom the policy decides for when these arrive together and nobody else comes.
+    /// The policy's decisions when these tasks arrive together.
     pub fn decide(&mut self, together: &[Arrival]) -> Vec<Dispatch> {
         self.port.ring.extend(together);
         let before = self.port.log.len();
@@ -127,7 +127,7 @@ impl<'a, Q: Policy> World<'a, Q> {
         sent(&self.port.log[before..])
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn pass(&mut self, span: Span) {
         self.now = self.now + span;
     }
@@ -153,8 +153,8 @@ impl<'a, Q: Policy> World<'a, Q> {
         }
     }
 
-    /// A round in which each decision needs `1 + stubborn` attempts. Ends as a plain round would:
-    /// after `limits.dispatches`, or with the refusal that comes after `accepts`.
+    /// A round in which each decision needs `1 + stubborn` attempts. It ends as a plain round does:
+    /// after `limits.dispatches`, or with the refusal after `accepts`.
     fn stubborn_round(&mut self, limits: Limits, accepts: usize, stubborn: usize) {
         if stubborn == 0 {
             self.port.accepts = accepts;
@@ -170,7 +170,7 @@ impl<'a, Q: Policy> World<'a, Q> {
         }
     }
 
-    /// Rounds without refusal until nobody waits, or until no policy could still be at work.
+    /// Rounds without refusals until no task waits, at most as many as any policy can need.
     fn drain(&mut self) {
         self.port.accepts = usize::MAX;
         let limits = Limits { arrivals: 16, dispatches: 16, extra: 0 };
@@ -184,7 +184,7 @@ impl<'a, Q: Policy> World<'a, Q> {
     }
 }
 
-/// Plays the script, drains what is left, and returns the log.
+/// Runs the script, then dispatches all waiting tasks, and returns the log.
 pub fn play<Q: Policy>(policy: &mut Q, script: &[Step], conditions: Conditions) -> Vec<Event> {
     let mut world = World::new(policy);
     for step in script {
@@ -194,7 +194,7 @@ pub fn play<Q: Policy>(policy: &mut Q, script: &[Step], conditions: Conditions) 
     world.port.log
 }
 
-/// The decisions that the port accepted, in order.
+/// The accepted decisions, in order.
 pub fn sent(log: &[Event]) -> Vec<Dispatch> {
     let accepted = |event: &Event| match event {
         Event::Sent(dispatch) => Some(*dispatch),

@@ -72,9 +72,9 @@ pub(super) struct Task {
     /// The CPU that the kernel assigned last (`task_cpu()`), and the one that it last ran on.
     pub cpu: u16,
     pub ran_on: u16,
-    /// The CPU that was kicked for its last wakeup, -1 if none.
+    /// The CPU that its last wakeup is to get, -1 if none was found.
     pub kicked: i16,
-    /// No CPU was kicked, because the waker hands its own CPU over.
+    /// Whether that CPU was not really kicked, because the waker on it hands it over.
     pub handed_off: bool,
     /// Times in a row that it slept soon after waking another task.
     pub handoffs: u8,
@@ -245,7 +245,7 @@ pub struct KernelCounters {
     pub bounced: u64,
     /// Tasks that found the ring full.
     pub congested: u64,
-    /// Kicks that the fast path sent for a task that waits in user space.
+    /// Kicks by which the fast path preempted a victim for a waiting task.
     pub kicks: u64,
     /// Kicks that the policy asked for.
     pub asked: u64,

@@ -289,7 +289,7 @@ impl Outcome {
             Outcome::NeverUp(_) => "never came up",
             Outcome::GuestDied(_) => "guest died",
             Outcome::TimedOut(_) => "timed out",
-            Outcome::EmulatorErred(_) => "the emulator failed",
+            Outcome::EmulatorErred(_) => "the emulator erred",
             Outcome::Interrupted => "interrupted",
         }
     }

@@ -21,28 +21,28 @@ pub const BARS: Scenario = Scenario {
     ..USUAL
 };
 
-/// Enough wake-ups that one in a thousand is not a single one.
+/// Enough wakeups that p99.9 is not a single one.
 const WAKE_SECONDS: u64 = 8;
 const SECONDS: u64 = 5;
-/// Thousands of round trips.
+/// Enough for thousands of round trips.
 const PIPE_SECONDS: u64 = 3;
 const BURSTS: usize = 30;
-/// What mixed has beside the hogs, on any number of CPUs: they share one stream of instructions, of
-/// which this load wants a third.
+/// The load of `mixed` beside the hogs, on any number of CPUs. The CPUs share one stream of
+/// instructions, of which this load needs a third.
 const STORMS: [Kind; 2] = [
     Kind::Storm { children: 8, period_us: 48_000 },
     Kind::Storm { children: 8, period_us: 53_000 },
 ];
 const SLEEPERS: [Kind; 4] = [Kind::Periodic { period_us: 1_000 }; 4];
-/// The hogs' first touch of their pages and the move to another class are not what is measured.
+/// The hogs fault their pages in and change their class before the measurement.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// For how long the hogs of `long` run before.
+/// How long the hogs of `long` run before the measurement.
 const LONG: Duration = Duration::from_secs(3);
 const FAIR: Duration = Duration::from_secs(10);
 const NICE: Duration = Duration::from_secs(6);
 const FORKS: Duration = Duration::from_secs(3);
 const IDLE: Duration = Duration::from_secs(5);
-/// The second of two hogs is nicer by so much.
+/// Nice value of the second of two hogs.
 const NICER: i32 = 5;
 
 fn run(guest: &Guest) -> Result<()> {
@@ -58,17 +58,17 @@ fn run(guest: &Guest) -> Result<()> {
     lab.scheduler.context("started above")?.finish().map(drop)
 }
 
-/// Measures beside threads in the place of those that read what the scheduler prints. What is mapped
-/// for a thread each fork of a load copies: if only the second half had them, forks would be dearer
-/// in that one, which costs the hogs of `mixed` an eighth of their work. They leave stacks and heaps
-/// to those that come after them.
+/// Measures while two idle threads exist, in place of the threads that read the scheduler's output
+/// in the second half. Each fork of a load copies the mappings made for a thread. If only the
+/// second half had them, forks would be slower there, which costs the hogs of `mixed` an eighth of
+/// their work. Later threads reuse their stacks and heaps.
 fn beside_stand_ins<T>(measure: impl FnOnce() -> T) -> T {
     let gate = Mutex::new(());
     std::thread::scope(|scope| {
         let shut = gate.lock();
         for _ in 0..2 {
             scope.spawn(|| {
-                // Each has a heap of its own from its first allocation on.
+                // The first allocation gives a thread a heap of its own.
                 let line = String::from("a line of the scheduler");
                 drop(gate.lock());
                 drop(line);
@@ -82,9 +82,9 @@ fn beside_stand_ins<T>(measure: impl FnOnce() -> T) -> T {
 
 struct Lab {
     cpus: usize,
-    /// Work of a frame.
+    /// Work of a frame, in rounds.
     frame_rounds: u32,
-    /// `None` while the kernel's own is measured.
+    /// `None` while the kernel's own scheduler is measured.
     scheduler: Option<Scheduler>,
 }
 
@@ -104,24 +104,24 @@ impl Lab {
         let what = format!("{}: {}, round {round}", self.side(), phase.name());
         report::progress(what.as_str());
         let start = clock::now_ns();
-        let said = match phase {
+        let summary = match phase {
             Phase::Wake => self.wake_ups(phase, WAKE_SECONDS, WARM_UP, &self.hogs()),
             Phase::Long => self.wake_ups(phase, SECONDS, LONG, &self.hogs()),
             Phase::Mixed => self.wake_ups(phase, SECONDS, WARM_UP, &self.mixed()),
             Phase::Forks => self.forks(),
-            Phase::Burst => self.births(),
+            Phase::Burst => self.bursts(),
             Phase::Frame => self.frames(),
             Phase::Pipe => self.round_trips(),
             Phase::Fair => self.fair(),
             Phase::Nice => self.nice(),
             Phase::Idle => self.idle(),
         };
-        let said = said.with_context(|| format!("measuring {what}"))?;
+        let summary = summary.with_context(|| format!("measuring {what}"))?;
         if let Some(scheduler) = &self.scheduler {
             scheduler.expect_in_charge()?;
         }
         let took = (clock::now_ns() - start) as f64 / 1e9;
-        report::note(format!("{:6}  {:5}  {took:4.1} s  {said}", self.side(), phase.name()));
+        report::note(format!("{:6}  {:5}  {took:4.1} s  {summary}", self.side(), phase.name()));
         Ok(())
     }
 
@@ -156,10 +156,10 @@ impl Lab {
         for (name, permille) in [("p50_us", 500), ("p99_us", 990), ("p99_9_us", 999)] {
             self.report(phase, name, late.quantile_us(permille));
         }
-        Ok(format!("{} wake-ups, p50 / p99 / p99.9 {} us, {work}", late.count(), in_us(&late)))
+        Ok(format!("{} wakeups, p50 / p99 / p99.9 {} us, {work}", late.count(), in_us(&late)))
     }
 
-    /// What is left for the hogs beside tasks that do nothing but fork and wait.
+    /// The work of the hogs beside fork loops.
     fn forks(&self) -> Result<String> {
         let load = Load::start(&[self.hogs(), vec![Kind::Forker; self.cpus]].concat())?;
         sleep(WARM_UP);
@@ -168,7 +168,8 @@ impl Lab {
         meter.finish(Phase::Forks)
     }
 
-    fn births(&self) -> Result<String> {
+    /// How long each child of a burst of forks waits for its first instruction.
+    fn bursts(&self) -> Result<String> {
         let load = Load::start(&self.hogs())?;
         sleep(WARM_UP);
         let meter = Meter::start(self, &load)?;
@@ -178,7 +179,7 @@ impl Lab {
         self.report(Phase::Burst, "p99_ms", burst.quantile_us(990) / 1000.0);
         self.report(Phase::Burst, "own_p99_ms", own.quantile_us(990) / 1000.0);
         Ok(format!(
-            "{} births, p50 / p99 / p99.9 {} us from the first fork, {} us from the own, {work}",
+            "{} forks, p50 / p99 / p99.9 {} us from the first fork, {} us from the own fork, {work}",
             burst.count(),
             in_us(&burst),
             in_us(&own)
@@ -224,12 +225,12 @@ impl Lab {
         let done = work_of_each(&pair.repeat(self.cpus), NICE)?;
         let sum = |first: usize| done.iter().skip(first).step_by(2).sum::<u64>();
         self.report(Phase::Nice, "share_ratio", sum(0) as f64 / sum(1).max(1) as f64);
-        Ok(format!("units of work, nice 0 and {NICER} by turns: {done:?}"))
+        Ok(format!("units of work, nice 0 and {NICER} in turn: {done:?}"))
     }
 
     fn idle(&self) -> Result<String> {
         quiet::wait()?;
-        let scheduler = self.scheduler.as_ref().context("only ours is measured when idle")?;
+        let scheduler = self.scheduler.as_ref().context("`idle` needs a loaded scheduler")?;
         let before = scheduler.cpu_time_ns()?;
         sleep(IDLE);
         let percent = (scheduler.cpu_time_ns()? - before) as f64 * 100.0 / IDLE.as_nanos() as f64;
@@ -238,7 +239,7 @@ impl Lab {
     }
 }
 
-/// What goes on beside a probe: the work of the hogs, and the CPU time of the scheduler.
+/// Measures beside a probe: the work of the hogs, and the CPU time of the scheduler.
 struct Meter<'a> {
     lab: &'a Lab,
     load: &'a Load,
@@ -259,13 +260,13 @@ impl<'a> Meter<'a> {
         let work_per_s = (work_of_hogs(self.load) - self.work) as f64 * 1e9 / took_ns;
         ensure!(work_per_s > 0.0, "the hogs did nothing");
         self.lab.report(phase, "work_per_s", work_per_s);
-        let mut said = format!("{work_per_s:.0} units of work a second");
+        let mut summary = format!("{work_per_s:.0} units of work a second");
         if let (Some(scheduler), Some(before)) = (&self.lab.scheduler, self.cpu_time_ns) {
             let percent = (scheduler.cpu_time_ns()? - before) as f64 * 100.0 / took_ns;
             self.lab.report(phase, "own_cpu_percent", percent);
-            said += &format!(", own CPU {percent:.2} %");
+            summary += &format!(", own CPU {percent:.2} %");
         }
-        Ok(said)
+        Ok(summary)
     }
 }
 
@@ -274,7 +275,7 @@ fn work_of_hogs(load: &Load) -> u64 {
     each.filter(|(worker, _)| matches!(worker.kind, Kind::Hog)).map(|(_, steps)| steps).sum()
 }
 
-/// Runs workers for some time, and says what each has done.
+/// Runs workers for this time, and returns the work of each.
 fn work_of_each(plan: &[Kind], time: Duration) -> Result<Vec<u64>> {
     let load = Load::start(plan)?;
     sleep(WARM_UP);

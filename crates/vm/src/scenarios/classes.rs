@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Which tasks are ours, and where they may run.
+//! Which tasks the scheduler schedules, and where they may run.
 
 use crate::guest::load::{self, Kind, Load};
 use crate::guest::scheduler::Scheduler;
@@ -13,29 +13,29 @@ use std::time::Duration;
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "full-user",
-        about: "--full-user: every wake-up comes up to us, even on an idle machine, and the mix \
-            gets on",
+        about: "--full-user: every wakeup is queued to user space, even on an idle machine, and the \
+                    mix makes progress",
         run: full_user,
         ..USUAL
     },
     Scenario {
         name: "partial",
-        about: "--partial: tasks that asked for SCHED_EXT are ours and get on, all others are not \
-            ours and get on too",
+        about: "--partial: the scheduler schedules the tasks that asked for SCHED_EXT and no others; \
+                    all of them make progress",
         run: partial,
         ..USUAL
     },
     Scenario {
         name: "pinned",
-        about: "three tasks bound to each CPU beside free ones: everyone gets on, and each stays \
-            where it is bound",
+        about: "three tasks bound to each CPU beside unbound ones: every task makes progress, and \
+                    the bound ones stay on their CPU",
         run: pinned,
         ..USUAL
     },
     Scenario {
         name: "weights",
-        about: "hogs of nice 0 and 5 share by the kernel's weights; nice 19 and SCHED_IDLE lose to \
-            everyone, and still live. In exact time: it is about shares",
+        about: "hogs of nice 0 and 5 share by the kernel's weights; nice 19 and SCHED_IDLE get little, \
+                    but not nothing. In exact mode: it is about shares",
         cpus: Some(2),
         limit_s: 60,
         exact: true,
@@ -46,13 +46,13 @@ pub const ALL: &[Scenario] = &[
 
 /// `sched_prio_to_weight` of the kernel: 1024 and 335.
 const NICE_0_TO_5: f64 = 1024.0 / 335.0;
-/// nice 19 weighs 15 of 1024, SCHED_IDLE 3: what a tick of 4 ms a second adds to that is little.
+/// nice 19 weighs 15 of 1024, SCHED_IDLE 3. A tick of 4 ms a second adds little to that.
 const LOSERS_MAX_PERCENT: u64 = 5;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn full_user(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &["--full-user"])?;
-    // On a machine with idle CPUs the kernel would otherwise dispatch these wake-ups by itself.
+    // On a machine with idle CPUs the backend would otherwise dispatch these wakeups itself.
     let sleepers = Load::start(&[Kind::Sleeper { pause_us: 5_000 }; 4])?;
     std::thread::sleep(SECOND);
     let before = scheduler.statistics()?;
@@ -62,15 +62,12 @@ fn full_user(guest: &Guest) -> Result<()> {
     let after = scheduler.statistics()?;
     let rise = |field: &str| -> Result<u64> { Ok(after.count(field)? - before.count(field)?) };
     let (ours, kernels) = (rise("nr_user_dispatches")?, rise("nr_kernel_dispatches")?);
-    report::note(format!("{wakes} wake-ups: {ours} user dispatches, {kernels} by the kernel half"));
-    // One wake-up may be on its way at each of the two looks.
-    ensure!(ours + 8 >= wakes, "{wakes} wake-ups, but only {ours} dispatches of ours");
-    // Kernel threads bound to a CPU never come up; a machine that mostly sleeps has little work for
-    // them.
-    ensure!(
-        kernels <= wakes / 4,
-        "{kernels} dispatches by the kernel half beside {wakes} wake-ups"
-    );
+    report::note(format!("{wakes} wakeups: {ours} user dispatches, {kernels} by the backend"));
+    // Each of the four sleepers may be waking at each of the two readings.
+    ensure!(ours + 8 >= wakes, "{wakes} wakeups, but only {ours} user dispatches");
+    // Kernel threads bound to a CPU are never queued to user space; on a machine that mostly
+    // sleeps they have little work.
+    ensure!(kernels <= wakes / 4, "{kernels} dispatches by the backend for {wakes} wakeups");
     drop(sleepers);
     let load = Load::start(&load::mix(guest.cpus))?;
     watch::every_worker_moves(&load, 5, |_| scheduler.expect_in_charge())?;
@@ -78,9 +75,9 @@ fn full_user(guest: &Guest) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-/// The class of sched_ext is below that of ordinary tasks: an ordinary hog takes its CPU whole, and
-/// what waits on that CPU waits on. Newer kernels guarantee the class a share; on older ones our
-/// tasks can be asked to get on only beside ordinary tasks that sleep now and then.
+/// The class of sched_ext is below that of ordinary tasks: an ordinary hog takes its whole CPU, and
+/// sched_ext tasks on that CPU wait. Newer kernels guarantee the class a share. On older ones its
+/// tasks can make progress only beside ordinary tasks that sleep now and then.
 fn partial(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &["--partial"])?;
     let mut others = vec![Kind::Sleeper { pause_us: 1_000 }; 2 * guest.cpus];
@@ -93,7 +90,7 @@ fn partial(guest: &Guest) -> Result<()> {
     expect_class(&ours, true)?;
     expect_class(&ordinary, false)?;
     let before = scheduler.statistics()?.count("nr_user_dispatches")?;
-    ensure!(before > 0, "no decision of ours for the tasks that asked for SCHED_EXT");
+    ensure!(before > 0, "no user dispatch for the tasks that asked for SCHED_EXT");
     drop(ours);
     std::thread::sleep(SECOND);
     let alone = scheduler.statistics()?.count("nr_user_dispatches")?;
@@ -105,14 +102,14 @@ fn partial(guest: &Guest) -> Result<()> {
     ));
     ensure!(
         end == alone,
-        "{} decisions of ours in 2 s without any task that asked for SCHED_EXT",
+        "{} user dispatches in 2 s without any task that asked for SCHED_EXT",
         end - alone
     );
     drop(ordinary);
     scheduler.finish().map(drop)
 }
 
-/// What the kernel says about each worker's class.
+/// Fails unless the kernel reports this class for each worker.
 fn expect_class(load: &Load, sched_ext: bool) -> Result<()> {
     for worker in load.workers() {
         let path = format!("/proc/{}/sched", worker.pid);
@@ -142,7 +139,7 @@ fn pinned(guest: &Guest) -> Result<()> {
     for (worker, strays) in load.workers().iter().zip(load.strays()) {
         ensure!(
             strays == 0,
-            "{} ran {strays} units of work on a CPU where it must not run",
+            "{} did {strays} units of work on a CPU where it must not run",
             worker.name
         );
     }
@@ -156,7 +153,7 @@ fn weights(guest: &Guest) -> Result<()> {
     let done = work_in(6 * SECOND, &pair.repeat(guest.cpus))?;
     let sum = |first: usize| done.iter().skip(first).step_by(2).sum::<u64>();
     let ratio = sum(0) as f64 / sum(1).max(1) as f64;
-    report::note(format!("nice 0 and 5 by turns: {done:?}, so {ratio:.2} to 1"));
+    report::note(format!("nice 0 and 5 in turn: {done:?}, so {ratio:.2} to 1"));
     ensure!(
         (ratio / NICE_0_TO_5 - 1.0).abs() <= 0.1,
         "nice 0 gets {ratio:.2} times as much as nice 5, not {NICE_0_TO_5:.2} times"
@@ -169,7 +166,7 @@ fn weights(guest: &Guest) -> Result<()> {
     let (hogs, losers) = done.split_at(guest.cpus);
     let each = hogs.iter().sum::<u64>() / hogs.len() as u64;
     for (kind, &loser) in plan[guest.cpus..].iter().zip(losers) {
-        ensure!(loser > 0, "{kind:?} stood still");
+        ensure!(loser > 0, "{kind:?} made no progress");
         ensure!(
             loser * 100 <= each * LOSERS_MAX_PERCENT,
             "{kind:?} did {loser} units of work, a hog {each}"
@@ -178,7 +175,7 @@ fn weights(guest: &Guest) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-/// What each worker does in this time, once all have begun.
+/// The work of each worker in this time, after a warm-up.
 fn work_in(time: Duration, plan: &[Kind]) -> Result<Vec<u64>> {
     let load = Load::start(plan)?;
     std::thread::sleep(SECOND / 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a person can change: knobs while it runs, a file of knobs.
+//! Knobs: changed while the scheduler runs, and read from a file at the start.
 
 use super::errors::{NOBODY, UNPRIVILEGED, USAGE, expect_refusal};
 use crate::guest::load::{Kind, Load};
@@ -17,16 +17,16 @@ use std::time::{Duration, Instant};
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "tune",
-        about: "a knob that is turned while hogs run changes how often they are switched; a value \
-            out of range, or another user, changes nothing",
+        about: "changing a knob while hogs run changes how often they are switched; a value out of \
+                    range, or another user, changes nothing",
         once: true,
         run: tune,
         ..USUAL
     },
     Scenario {
         name: "options",
-        about: "a file of knobs is used, a wrong one is refused with its line; so is a domain \
-            without a CPU that is online",
+        about: "a file of knobs is used, and a wrong line in it is refused by its number; a domain \
+                    without an online CPU is refused",
         limit_s: 90,
         once: true,
         run: options,
@@ -34,12 +34,12 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
-/// A client waits for a server that our own scheduler schedules.
+/// A client waits for a server that the scheduler under test schedules.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Two readings so far apart tell a rate.
+/// Time between the two readings of a rate.
 const WINDOW: Duration = Duration::from_secs(3);
 
-/// What the program prints when it is asked something, and succeeds.
+/// Runs the program as a client that must succeed, and returns what it prints.
 pub fn ask(guest: &Guest, arguments: &[&str]) -> Result<String> {
     let what = arguments.join(" ");
     report::progress(format!("asking: {what}"));
@@ -48,10 +48,10 @@ pub fn ask(guest: &Guest, arguments: &[&str]) -> Result<String> {
         let _ = child.kill();
         bail!("{what}: no answer within {} s", LIMIT.as_secs());
     };
-    let (mut said, mut violation) = (String::new(), String::new());
+    let (mut said, mut message) = (String::new(), String::new());
     child.stdout.take().context("stdout is piped")?.read_to_string(&mut said)?;
-    child.stderr.take().context("stderr is piped")?.read_to_string(&mut violation)?;
-    ensure!(status.success(), "{what}: {status}, saying: {violation}");
+    child.stderr.take().context("stderr is piped")?.read_to_string(&mut message)?;
+    ensure!(status.success(), "{what}: {status}, printing: {message}");
     Ok(said)
 }
 
@@ -68,17 +68,18 @@ fn tune(guest: &Guest) -> Result<()> {
         let command = &mut scheduler::command(guest, arguments);
         expect_refusal(&arguments.join(" "), command, USAGE, parts)?;
     }
-    let mut nobody = scheduler::command(guest, &["tune", "lag_scale=9"]);
-    nobody.uid(NOBODY).gid(NOBODY);
-    expect_refusal("tune as nobody", &mut nobody, UNPRIVILEGED, &["only the user"])?;
+    let mut unprivileged = scheduler::command(guest, &["tune", "lag_scale=9"]);
+    unprivileged.uid(NOBODY).gid(NOBODY);
+    let what = "tune without privileges";
+    expect_refusal(what, &mut unprivileged, UNPRIVILEGED, &["only the user"])?;
     ensure!(scheduler.statistics()?.count("nr_knobs_set")? == 0, "a refused knob was set");
 
-    // Two slices of which only the second is longer than the tick at which the kernel ends them.
+    // Two slices. Only the second is longer than a tick, at which the kernel ends slices.
     let mut rates = Vec::new();
     for slice in ["batch_slice_us=4000", "batch_slice_us=40000"] {
         let said = ask(guest, &["tune", slice])?;
         report::note(said.trim());
-        ensure!(said.starts_with(slice) && said.contains('*'), "tune {slice} said: {said}");
+        ensure!(said.starts_with(slice) && said.contains('*'), "tune {slice} printed: {said}");
         rates.push(requeues_per_second(&scheduler)?);
     }
     report::note(format!("requeues a second with 4 ms and 40 ms: {rates:?}"));
@@ -89,12 +90,12 @@ fn tune(guest: &Guest) -> Result<()> {
     ensure!(scheduler.statistics()?.count("nr_knobs_set")? == 0, "a released knob is still set");
     let ended = scheduler.finish()?;
     let last = ended.output.iter().rfind(|line| line.starts_with("[KNOBS]"));
-    report::note(last.context("the last word on knobs is missing")?.as_str());
+    report::note(last.context("the last line on knobs is missing")?.as_str());
     Ok(())
 }
 
 fn requeues_per_second(scheduler: &Scheduler) -> Result<u64> {
-    // What was sent with the slice before is over.
+    // Until the slices dispatched with the old knob have ended.
     std::thread::sleep(Duration::from_millis(500));
     let before = scheduler.statistics()?.count("nr_requeues")?;
     std::thread::sleep(WINDOW);
@@ -124,16 +125,17 @@ fn options(guest: &Guest) -> Result<()> {
     let marked = |key: &str| all.lines().any(|line| line.starts_with(key) && line.contains('*'));
     ensure!(marked("lag_scale=9") && marked("rule.adaptive=off"), "the file was not used: {all}");
     let regime = scheduler.statistics()?.text("regime")?.to_owned();
-    ensure!(regime == "FIXED", "without the loop the regime is {regime}");
+    ensure!(regime == "FIXED", "without the adaptive loop the regime is {regime}");
     scheduler.finish()?;
-    tells_what_happened(guest)
+    prints_what_happened(guest)
 }
 
-/// With `--verbose` a line a second, at the end the log and the last word of the loop.
-fn tells_what_happened(guest: &Guest) -> Result<()> {
+/// With `--verbose` it prints a line a second, and at the end the log and the last state of the
+/// adaptive loop.
+fn prints_what_happened(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &["--verbose", "--dump-log"])?;
     let lines = || scheduler.printed().iter().filter(|line| line.starts_with("d/s:")).count();
-    // The scheduler locks its memory before it decides, and tells nothing before it decides.
+    // The scheduler first locks its memory, and prints nothing before its first round.
     let start = Instant::now();
     while lines() == 0 {
         ensure!(start.elapsed() < LOAD_LIMIT, "no statistics in {} s", LOAD_LIMIT.as_secs());
@@ -142,12 +144,12 @@ fn tells_what_happened(guest: &Guest) -> Result<()> {
     report::note(format!("the first line of statistics came after {:.1?}", start.elapsed()));
     std::thread::sleep(Duration::from_secs(4));
     let more = lines();
-    // Every second, or every other while nothing happens.
+    // Every second, or every other second on an idle machine.
     ensure!((1..=5).contains(&more), "{more} lines of statistics in 4 s");
     let said = scheduler.finish()?.output;
     let find = |begin: &str| {
         let found = said.iter().rfind(|line| line.trim_start().starts_with(begin));
-        found.with_context(|| format!("at the end it did not say {begin}: {}", said.join(" | ")))
+        found.with_context(|| format!("at the end it did not print {begin}: {}", said.join(" | ")))
     };
     find("[KNOBS] regime=")?;
     find("TIME      D/S")?;

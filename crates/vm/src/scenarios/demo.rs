@@ -9,7 +9,7 @@ use crate::scenario::{Scenario, USUAL};
 use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
 
-/// Long enough for a thousand wake-ups, short enough to watch.
+/// Long enough for a thousand wakeups, short enough to watch.
 const SECONDS: u64 = 5;
 
 pub const DEMO: Scenario = Scenario {
@@ -26,7 +26,7 @@ fn run(guest: &Guest) -> Result<()> {
         kernel::release()?,
         guest.cpus
     ));
-    report::note("one more sleeps 3 to 7 ms at a time and wants to run at once when it wakes.");
+    report::note("one more task sleeps 3 to 7 ms at a time and measures how late it runs.");
     quiet::wait()?;
     report::note(format!("\nThe kernel's own scheduler first, {SECONDS} s."));
     measure(guest, "kernel", None)?;
@@ -39,10 +39,10 @@ fn run(guest: &Guest) -> Result<()> {
     Ok(())
 }
 
-/// One measurement: hogs, a probe, and every second the count of our decisions.
+/// One measurement: hogs, a probe, and every second the count of the scheduler's decisions.
 fn measure(guest: &Guest, side: &str, scheduler: Option<&Scheduler>) -> Result<()> {
     let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
-    // The hogs' first touch of their pages and the move to our class are not what is measured.
+    // The hogs fault their pages in and change their class before the measurement.
     std::thread::sleep(Duration::from_millis(300));
     let before: u64 = load.steps().iter().sum();
     let start = Instant::now();
@@ -62,6 +62,6 @@ fn measure(guest: &Guest, side: &str, scheduler: Option<&Scheduler>) -> Result<(
     report::metric(format!("{side}.wake_p50_us"), late.quantile_us(500));
     report::metric(format!("{side}.wake_p99_us"), late.quantile_us(990));
     report::metric(format!("{side}.work_per_s"), work);
-    report::note(format!("  {} wake-ups, {work:.0} units of work a second", late.count()));
+    report::note(format!("  {} wakeups, {work:.0} units of work a second", late.count()));
     Ok(())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A domain: tasks run inside, all of them or as long as there is room.
+//! A domain: tasks run inside it, always or as long as it has room.
 
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "domain-strict",
-        about: "the scheduler that uses even CPUs only: nobody runs elsewhere, but who is bound \
-            elsewhere, and nobody stands still",
+        about: "a strict domain of the even CPUs: every task makes progress, and only the task bound \
+                    to an odd CPU runs outside",
         cpus: Some(4),
         limit_s: 90,
         once: true,
@@ -24,7 +24,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "domain-preferred",
         about: "a preferred domain of two CPUs: two hogs stay inside, eight use all CPUs. In exact \
-            time: a host that stops a CPU of the domain makes it look full",
+                    mode: a host that stops a CPU of the domain makes the domain look full",
         cpus: Some(4),
         exact: true,
         once: true,
@@ -37,17 +37,17 @@ pub const ALL: &[Scenario] = &[
 const EVEN: u64 = 0b0101;
 /// CPUs 2 and 3.
 const LAST_TWO: u64 = 0b1100;
-/// An odd CPU, for the one that is bound to it.
+/// An odd CPU, for the task that is bound to it.
 const ODD_CPU: usize = 1;
-/// The first placements, and the agent's own, are over.
+/// By then the first placements are over.
 const SETTLE: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_secs(3);
 const BEGIN_LIMIT: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_millis(50);
-/// Whoever is displaced by something short is back soon; two hogs that nobody places, or calls
-/// home, are outside half of the time.
+/// A hog that a short task displaces returns soon. Two hogs without any placement are outside for
+/// half of the time.
 const STRAYS_MAX_PERMILLE: u64 = 50;
-/// Two of four CPUs are outside, so even sharing gives a half; a tenth is far from none.
+/// Two of four CPUs are outside, so equal shares give a half; a tenth is far from none.
 const OVERFLOW_MIN_PERMILLE: u64 = 100;
 
 fn strict(guest: &Guest) -> Result<()> {
@@ -60,7 +60,7 @@ fn strict(guest: &Guest) -> Result<()> {
     plan.push(Kind::PinnedHog { cpu: ODD_CPU });
     let load = Load::start_at_home(&plan, EVEN)?;
     watch::every_worker_moves(&load, 8, |_| scheduler.expect_in_charge())?;
-    report::note(format!("units outside, by worker: {:?}", load.strays()));
+    report::note(format!("units of work outside, by worker: {:?}", load.strays()));
     for (worker, strays) in load.workers().iter().zip(load.strays()) {
         ensure!(strays == 0, "{} did {strays} units of work outside its CPUs", worker.name);
     }
@@ -68,11 +68,11 @@ fn strict(guest: &Guest) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-/// Until its first round the kernel half lets tasks run where they are.
+/// Until the scheduler's first round the backend leaves tasks on the CPU where they are.
 fn wait_until_it_decides(scheduler: &Scheduler) -> Result<()> {
     let start = Instant::now();
     while scheduler.statistics()?.count("nr_user_dispatches")? == 0 {
-        ensure!(start.elapsed() < BEGIN_LIMIT, "it decides nothing");
+        ensure!(start.elapsed() < BEGIN_LIMIT, "the scheduler decides nothing");
         sleep(GLANCE);
     }
     Ok(())
@@ -90,7 +90,7 @@ fn preferred(guest: &Guest) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-/// The share of a load's work that was done outside of the domain.
+/// The share of a load's work that was done outside the domain.
 fn permille_outside(scheduler: &Scheduler, plan: &[Kind]) -> Result<u64> {
     let load = Load::start_at_home(plan, LAST_TWO)?;
     sleep(SETTLE);

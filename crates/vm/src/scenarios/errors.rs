@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Everything that can go wrong ends in one sentence and an exit code of its own.
+//! Every failure ends with one sentence and an exit code of its own.
 
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::{self, Scheduler};
@@ -15,22 +15,22 @@ use std::time::Duration;
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "errors",
-        about: "no privileges, another scheduler, bad options: one sentence each, with its own \
-            exit code",
+        about: "a start without privileges, beside another scheduler, or with bad options is \
+                    refused with one sentence and an exit code of its own",
         once: true,
         run: errors,
         ..USUAL
     },
     Scenario {
         name: "ejection",
-        about: "the kernel throws us out (magic key S): we print its reason and exit with 7",
+        about: "the kernel ejects the scheduler (SysRq key S): it prints the reason and exits with 7",
         run: ejection,
         ..USUAL
     },
     Scenario {
         name: "killed",
-        about: "the process that decides is killed, on an idle machine and on a busy one: the \
-            kernel's own scheduler takes over, and we say why we end",
+        about: "the worker process is killed, on an idle machine and on a busy one: the kernel's own \
+                    scheduler takes over, and the supervisor prints why it exits",
         run: killed,
         ..USUAL
     },
@@ -44,20 +44,20 @@ pub const USAGE: i32 = 2;
 pub const UNPRIVILEGED: i32 = 3;
 const ALREADY_LOADED: i32 = 5;
 const EJECTED: i32 = 7;
-/// Exit code: something that must not happen.
+/// Exit code: an internal error.
 const FAULT: i32 = 1;
 const LIMIT: Duration = Duration::from_secs(10);
-/// From the death of the process that decides to the kernel's own scheduler. Where somebody waits
-/// it has to be sooner than the kernel's watchdog, which fires after 5 s.
+/// From the death of the worker process to the kernel's own scheduler. If tasks wait, this must be
+/// sooner than the kernel's watchdog, which fires after 5 s.
 const BUSY_LIMIT: Duration = Duration::from_secs(3);
-/// Where nobody does, the process notices its death at the kernel half's next heartbeat, and then
-/// waits for RCU in the kernel, once for each of its programs.
+/// If no task waits, the killed process exits only at the backend's next heartbeat, and the kernel
+/// then waits for RCU once for each of its BPF programs.
 pub const IDLE_LIMIT: Duration = Duration::from_secs(15);
 
 fn errors(guest: &Guest) -> Result<()> {
     let mut unprivileged = scheduler::command(guest, &[]);
     unprivileged.uid(NOBODY).gid(NOBODY);
-    expect_refusal("as nobody", &mut unprivileged, UNPRIVILEGED, &[])?;
+    expect_refusal("without privileges", &mut unprivileged, UNPRIVILEGED, &[])?;
     let usage: [(&[&str], &[&str]); 5] = [
         (&["--slice-us", "0"], &["100", "100000"]),
         (&["--slice-us", "100001"], &["100", "100000"]),
@@ -83,23 +83,24 @@ fn errors(guest: &Guest) -> Result<()> {
     first.finish().context("the first instance, after the second was refused").map(drop)
 }
 
-/// Runs to the end: this exit code, and one sentence on stderr that contains each of the parts.
+/// Runs a program that must exit with this code and print one sentence on stderr that contains each
+/// of the parts.
 pub fn expect_refusal(what: &str, command: &mut Command, code: i32, parts: &[&str]) -> Result<()> {
-    report::progress(format!("a start that must be refused: {what}"));
+    report::progress(format!("starting what must be refused: {what}"));
     let mut child = command.spawn().with_context(|| format!("{what}: starting it"))?;
     let Some(status) = scheduler::wait_with_limit(&mut child, LIMIT)? else {
         let _ = child.kill();
         bail!("{what}: not refused, still running after {} s", LIMIT.as_secs());
     };
-    let mut violation = String::new();
-    child.stderr.take().context("stderr is piped")?.read_to_string(&mut violation)?;
-    let sentence = violation.trim();
+    let mut message = String::new();
+    child.stderr.take().context("stderr is piped")?.read_to_string(&mut message)?;
+    let sentence = message.trim();
     report::note(format!("{what}: {sentence}"));
     ensure!(
         status.code() == Some(code),
-        "{what}: {status}, not exit code {code}, saying: {sentence}"
+        "{what}: {status}, not exit code {code}, with the message: {sentence}"
     );
-    ensure!(!sentence.is_empty(), "{what}: refused without a word");
+    ensure!(!sentence.is_empty(), "{what}: refused without a message");
     ensure!(
         !sentence.contains("panicked") && !sentence.contains("backtrace"),
         "{what}: a panic: {sentence}"
@@ -117,7 +118,7 @@ pub fn expect_refusal(what: &str, command: &mut Command, code: i32, parts: &[&st
 
 fn ejection(guest: &Guest) -> Result<()> {
     let mut scheduler = Scheduler::start(guest, &[])?;
-    ensure!(kernel::sysrq('S'), "this kernel has no magic keys");
+    ensure!(kernel::sysrq('S'), "this kernel has no SysRq keys");
     let ended = scheduler.wait_for_end(LIMIT)?;
     report::note(ended.describe());
     ensure!(ended.status.code() == Some(EJECTED), "not exit code {EJECTED}: {}", ended.describe());
@@ -134,7 +135,7 @@ fn killed(guest: &Guest) -> Result<()> {
         std::thread::sleep(Duration::from_secs(1));
         let statistics = scheduler.statistics()?;
         let health = statistics.text("health")?;
-        ensure!(health != "starting", "{how} machine: no decision in a second");
+        ensure!(health != "starting", "{how} machine: no decision within a second");
         let ended = scheduler.end_by_killed_worker(limit);
         let ended = ended.with_context(|| format!("{how} machine"))?;
         drop(load);
@@ -142,7 +143,7 @@ fn killed(guest: &Guest) -> Result<()> {
         ensure!(ended.status.code() == Some(FAULT), "not exit code {FAULT}: {}", ended.describe());
         ended.expect_no_panic()?;
         let says_why = ended.output.iter().any(|line| line.contains("killed by signal 9"));
-        ensure!(says_why, "nothing about the signal: {}", ended.describe());
+        ensure!(says_why, "the message does not name the signal: {}", ended.describe());
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The fast path: what is left of it when the kernel refuses a part, and what it costs.
+//! The fast path: what still works when the kernel refuses a part of it, and what it costs.
 
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
@@ -17,15 +17,15 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "fast-path-parts",
         about: "the kernel refuses one part of the fast path after the other, then all of them: \
-            the rest works on, and a warning, the statistics and health say what is lost",
+                    the rest still works, and a warning, the statistics and health say what is lost",
         limit_s: 240,
         run: parts,
         ..USUAL
     },
     Scenario {
         name: "fast-path-cost",
-        about: "what each BPF program costs a call, by the kernel's own count; in all less than a \
-            tenth of the time",
+        about: "the cost of each BPF program for each call, by the kernel's count; all together \
+                    take less than a tenth of the time",
         limit_s: 90,
         once: true,
         run: cost,
@@ -33,7 +33,7 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
-/// Each part, one of its programs, what of its loss health says, and a statistic that stays zero
+/// Each part, one of its programs, what health says about its loss, and a statistic that stays zero
 /// without it.
 const PARTS: [(&str, &str, &str, Option<&str>); 6] = [
     ("wakeups", "fp_wakeup", "wake-ups wait for a tick", None),
@@ -44,23 +44,23 @@ const PARTS: [(&str, &str, &str, Option<&str>); 6] = [
     ("asking", "fp_kick", "cannot interrupt a CPU", Some("nr_kicks_asked")),
 ];
 
-/// Work that uses every part: sleepers among hogs, forks, programs that begin.
+/// A load that uses every part: sleepers among hogs, forks, execs.
 fn load(guest: &Guest) -> Result<Load> {
-    let some = [
+    let others = [
         Kind::Periodic { period_us: 5_000 },
         Kind::PipePair,
         Kind::Execer,
         Kind::Storm { children: 4, period_us: 50_000 },
     ];
-    Load::start(&[vec![Kind::Hog; guest.cpus], some.to_vec()].concat())
+    Load::start(&[vec![Kind::Hog; guest.cpus], others.to_vec()].concat())
 }
 
 fn parts(guest: &Guest) -> Result<()> {
     let whole = try_without(guest, &[])?;
     let refused = missing(&whole);
     report::note(format!("refused by the kernel itself: {refused:?}; {}", whole.warnings));
-    ensure!(refused.is_empty(), "a whole one is {}", whole.fast_path);
-    ensure!(!whole.health.contains("refused"), "it says {}", whole.health);
+    ensure!(refused.is_empty(), "the unbroken fast path is {}", whole.fast_path);
+    ensure!(!whole.health.contains("refused"), "health says {}", whole.health);
     for (part, program, lost, silent) in PARTS {
         let found = try_without(guest, &[part]).with_context(|| format!("without {part}"))?;
         let said = format!("{} / {} / {}", found.fast_path, found.health, found.warnings);
@@ -78,12 +78,12 @@ fn parts(guest: &Guest) -> Result<()> {
     Ok(())
 }
 
-/// The parts that are not there.
+/// The parts that the statistics report as missing.
 fn missing(found: &Found) -> BTreeSet<&str> {
     found.fast_path.split(" -").skip(1).collect()
 }
 
-/// What a scheduler without some parts says of itself while it schedules.
+/// What a scheduler without some parts reports while it schedules.
 struct Found {
     fast_path: String,
     health: String,
@@ -135,8 +135,8 @@ fn cost(guest: &Guest) -> Result<()> {
         }
     }
     let capacity = elapsed.as_nanos() as u64 * guest.cpus as u64;
-    report::note(format!("all of the fast path: {} us/s a CPU", ours * 1_000_000 / capacity));
-    ensure!(switches > 1_000, "only {switches} switches were seen");
+    report::note(format!("the whole fast path: {} us/s on each CPU", ours * 1_000_000 / capacity));
+    ensure!(switches > 1_000, "only {switches} switches were counted");
     ensure!(ours < capacity / 10, "the fast path took {ours} ns of {capacity}");
     scheduler.finish()?;
     Ok(())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The harness tests itself: an outcome that it could not tell apart would hide every other
-//! failure.
+//! The harness tests itself: if it confused two outcomes, it would hide failures of the other
+//! scenarios.
 
 use crate::guest::load::{Kind, Load};
 use crate::guest::{Guest, kernel, report};
@@ -12,8 +12,7 @@ use std::time::Duration;
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "self-fails",
-        about: "the guest reports a failure: the harness must say that it failed, with the \
-            guest's reason",
+        about: "the guest reports a failure: the harness must report it with the guest's reason",
         expect: Expect::Fail(&["on purpose"]),
         once: true,
         run: |_| bail!("on purpose"),
@@ -21,7 +20,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "self-panics",
-        about: "the guest agent panics: a failure with the panic's message, not a dead guest",
+        about: "the guest agent panics: the harness must report a failure with the panic's message, \
+                    not a dead guest",
         expect: Expect::Fail(&["the guest agent panicked: on purpose"]),
         once: true,
         run: |_| panic!("on purpose"),
@@ -29,7 +29,7 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "self-recovers",
-        about: "the guest fails once and then passes: the harness must try it again, and say so",
+        about: "the guest fails once and then passes: the harness must try it again, and report both",
         expect: Expect::PassAgain,
         once: true,
         run: recovers,
@@ -37,16 +37,16 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "self-ghost",
-        about: "the kernel dies of a breakpoint that its memory does not hold, a fault of QEMU's \
-            threads: the harness must try again, in the end with one thread",
+        about: "the kernel dies of a breakpoint that is not in its memory, a fault of QEMU's threads: \
+                    the harness must try again, at last with one thread",
         expect: Expect::PassAgain,
         once: true,
-        run: meets_a_ghost,
+        run: dies_of_an_absent_breakpoint,
         ..USUAL
     },
     Scenario {
         name: "self-warns",
-        about: "the guest passes, but its kernel printed a warning: that must spoil the pass",
+        about: "the guest passes, but its kernel printed a warning: the harness must report a failure",
         expect: Expect::Fail(&["the kernel warned"]),
         once: true,
         run: warns,
@@ -54,8 +54,7 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "self-dies",
-        about: "the kernel panics: the harness must say that the guest died, with the kernel's \
-            last words",
+        about: "the kernel panics: the harness must report a dead guest, with the kernel's last lines",
         expect: Expect::Die,
         once: true,
         run: dies,
@@ -63,7 +62,7 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "self-hangs",
-        about: "the guest never answers: the harness must kill it and say that it timed out",
+        about: "the guest never answers: the harness must kill it and report a timeout",
         limit_s: 10,
         expect: Expect::TimeOut,
         once: true,
@@ -72,8 +71,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "even-cpus",
-        about: "two hogs in exact mode, each bound to a CPU of its own: the emulator must not \
-            give one of them much more than the other",
+        about: "two hogs in exact mode, each bound to a CPU of its own: the emulator must give both \
+                    about the same time",
         cpus: Some(2),
         exact: true,
         once: true,
@@ -87,7 +86,7 @@ fn recovers(guest: &Guest) -> Result<()> {
     Ok(())
 }
 
-fn meets_a_ghost(guest: &Guest) -> Result<()> {
+fn dies_of_an_absent_breakpoint(guest: &Guest) -> Result<()> {
     if guest.orders.detail == "2" {
         return Ok(());
     }
@@ -107,7 +106,7 @@ fn dies(_: &Guest) -> Result<()> {
     if kernel::sysrq('c') {
         std::thread::sleep(Duration::from_secs(10));
     }
-    bail!("the kernel survived its crash key")
+    bail!("the kernel survived the crash key")
 }
 
 fn hangs(_: &Guest) -> Result<()> {
@@ -117,20 +116,20 @@ fn hangs(_: &Guest) -> Result<()> {
     }
 }
 
-/// What the CPU served least must get of what the one served most gets. Of two CPUs it gets 0.91,
-/// and got 0.59 when all beats of the metronome were equally far apart.
+/// The least work of a CPU by the most. With two CPUs it is 0.91; it was 0.59 while all timers of
+/// the metronome were equally far apart.
 const LEAST_SHARE: f64 = 0.8;
 
 fn shares_evenly(guest: &Guest) -> Result<()> {
     let hogs: Vec<Kind> = (0..guest.cpus).map(|cpu| Kind::PinnedHog { cpu }).collect();
     let load = Load::start(&hogs)?;
-    // What the kernel does after a boot is still going on, on one of the CPUs.
+    // After the boot the kernel still works for a while, on one of the CPUs.
     std::thread::sleep(Duration::from_secs(3));
     let work = load.steps_in(Duration::from_secs(1));
     report::note(format!("work in a second, by CPU: {work:?}"));
     let (least, most) = (work.iter().min(), work.iter().max());
     let (least, most) = least.zip(most).context("there are no CPUs")?;
     let share = *least as f64 / *most as f64;
-    ensure!(share >= LEAST_SHARE, "a CPU got {share:.2} of what another one got: {work:?}");
+    ensure!(share >= LEAST_SHARE, "a CPU got {share:.2} of the time of another one: {work:?}");
     Ok(())
 }

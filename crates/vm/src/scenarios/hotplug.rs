@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A CPU goes and comes back: the kernel ejects the scheduler with a request to restart, and it
-//! must.
+//! A CPU goes offline and online: the kernel ejects the scheduler with a request to restart, and
+//! the scheduler must restart.
 
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "hotplug",
-        about: "a CPU goes offline and online three times under load: we come back by ourselves \
-            each time",
+        about: "a CPU goes offline and online three times under load: the scheduler restarts each \
+                    time",
         limit_s: 120,
         run: hotplug,
         ..USUAL
     },
     Scenario {
         name: "signal-after-restart",
-        about: "after a restart by hotplug SIGTERM still ends us within 3 s with exit code 0, and \
-            so does SIGINT",
+        about: "after a restart by hotplug SIGTERM and SIGINT still end the scheduler within 3 s \
+                    with exit code 0",
         limit_s: 90,
         once: true,
         run: signal_after_restart,
@@ -32,7 +32,7 @@ pub const ALL: &[Scenario] = &[
 ];
 
 const BACK_LIMIT: Duration = Duration::from_secs(10);
-/// Later than this something hangs, and the console log should say what, while it does.
+/// A longer restart hangs somewhere: the console log records the state of its threads.
 const BACK_USUALLY: Duration = Duration::from_secs(4);
 const SIGNAL_LIMIT: Duration = Duration::from_secs(3);
 const GLANCE: Duration = Duration::from_millis(50);
@@ -58,22 +58,22 @@ fn signal_after_restart(guest: &Guest) -> Result<()> {
     Ok(())
 }
 
-/// One restart for the CPU that goes, one for the CPU that comes.
+/// Takes a CPU offline and online, and waits for one restart after each.
 pub fn go_and_come_back(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
     let last = guest.cpus - 1;
-    for (online, event) in [(false, "going"), (true, "coming back")] {
+    for (online, event) in [(false, "offline"), (true, "online")] {
         let restarts = scheduler.statistics()?.count("restarts")?;
-        // By an ordinary task, as a person would do it, and one that may hang without hanging us.
+        // From a thread of its own, because the write may hang.
         let change = std::thread::spawn(move || kernel::set_online(last, online));
         wait_for_restart(scheduler, restarts)
-            .with_context(|| format!("after CPU {last}'s {event}"))?;
+            .with_context(|| format!("after CPU {last} went {event}"))?;
         change.join().expect("switching a CPU does not panic")?;
     }
     Ok(())
 }
 
-/// In between there is neither a scheduler nor a statistics server, so only the end of the wait
-/// counts.
+/// During a restart there is neither a scheduler nor a statistics server, so errors count only
+/// after the limit.
 fn wait_for_restart(scheduler: &Scheduler, before: u64) -> Result<()> {
     let start = Instant::now();
     let mut examined = false;
@@ -86,13 +86,13 @@ fn wait_for_restart(scheduler: &Scheduler, before: u64) -> Result<()> {
         match (scheduler.expect_in_charge(), restarts) {
             (Ok(()), Ok(restarts)) if restarts > before => {
                 report::note(format!(
-                    "back after {} ms, restarts: {restarts}",
+                    "restarted after {} ms, restarts: {restarts}",
                     start.elapsed().as_millis()
                 ));
                 return Ok(());
             }
             (state, restarts) if start.elapsed() > BACK_LIMIT => bail!(
-                "not back after {} s: {}; restarts were {before} and are {}; it printed: {}",
+                "not restarted after {} s: {}; restarts were {before} and are {}; it printed: {}",
                 BACK_LIMIT.as_secs(),
                 state.map_or_else(|error| format!("{error:#}"), |()| "it is loaded".into()),
                 restarts

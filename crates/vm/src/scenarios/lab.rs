@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The benchmark in the guest: the very `bench run` that users run, with every result sent to the
-//! host as soon as it is saved; and that it behaves.
+//! The benchmark in the guest: the same `bench run` that users run. Its results go to the host as
+//! soon as each is saved. Further scenarios check the benchmark itself.
 
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::{self, Scheduler};
@@ -19,10 +19,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The benchmark for the `lab` command.
+/// The scenario of `pandemonium_vm lab`.
 pub const LAB: Scenario = Scenario {
     name: "lab",
-    about: "`bench run` with the words that the host has sent",
+    about: "`bench run` with the arguments that the host has sent",
     run: measure,
     ..USUAL
 };
@@ -30,8 +30,8 @@ pub const LAB: Scenario = Scenario {
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "bench",
-        about: "a small benchmark of two CPU counts ends with results of both schedulers and with \
-            every CPU back; a scheduler that does not load is reported in its own words",
+        about: "a small benchmark on two CPU counts ends with results of both schedulers and with \
+                    every CPU online; a scheduler that does not load is reported with its own message",
         limit_s: 120,
         once: true,
         run: small,
@@ -39,15 +39,15 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "bench-refuses",
-        about: "no benchmark starts while a scheduler is loaded, and nothing is touched",
+        about: "no benchmark starts while a scheduler is loaded, and nothing is changed",
         once: true,
         run: refuses,
         ..USUAL
     },
     Scenario {
         name: "bench-interrupted",
-        about: "SIGINT and SIGTERM end a benchmark: CPUs come back, the scheduler leaves, nothing \
-            goes on running, what was measured is kept",
+        about: "SIGINT and SIGTERM end a benchmark: CPUs are online again, the scheduler is \
+                    unloaded, no process is left, the results so far are kept",
         limit_s: 120,
         once: true,
         run: interrupted,
@@ -66,16 +66,16 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
-/// Ours under another name, and one that decides late.
+/// The same scheduler under another name, and one that decides late.
 const AGAIN: &str = "again=scx_pandemonium_user";
 const LATE: &str = "late=scx_pandemonium_user --plant-delay-us 2000";
 
 const OUTPUT: &str = "/tmp/bench";
-/// How often a benchmark is looked at.
+/// Time between two looks at a benchmark.
 const GLANCE: Duration = Duration::from_millis(200);
-/// From a signal to the end: the scheduler has to be unloaded.
+/// From a signal to the end. The scheduler must be unloaded first.
 const END_LIMIT: Duration = Duration::from_secs(20);
-/// Until a benchmark has taken a CPU away and loaded a scheduler.
+/// Until a benchmark has switched a CPU offline and loaded a scheduler.
 const BEGIN_LIMIT: Duration = Duration::from_secs(60);
 
 fn measure(guest: &Guest) -> Result<()> {
@@ -85,7 +85,7 @@ fn measure(guest: &Guest) -> Result<()> {
     let mut sender = Sender::default();
     let status = loop {
         let ended = bench.child.try_wait().context("looking at the benchmark")?;
-        if (bench.says_something(GLANCE) || ended.is_some())
+        if (bench.prints_within(GLANCE) || ended.is_some())
             && let Ok(results) = results()
             && let Some(news) = sender.news(&results)
         {
@@ -95,32 +95,33 @@ fn measure(guest: &Guest) -> Result<()> {
             break status;
         }
     };
-    let said = bench.said();
+    let output = bench.output();
     let complete = results()?["complete"] == true;
-    ensure!(complete, "the benchmark ended early ({status}): {said}");
+    ensure!(complete, "the benchmark ended early ({status}): {output}");
     Ok(())
 }
 
 fn small(guest: &Guest) -> Result<()> {
     let cpus = format!("1,{}", guest.cpus);
-    let missing = "nobody=scx_nobody_has_this";
+    let missing = "missing=scx_missing";
     let words = ["--cpus", &cpus, "--phases", "wake,fairness", "--seconds", "0.5"];
     let more = ["--iterations", "2", "--warm-up", "0", "--with", missing];
     let (status, said) = run(guest, &[&words[..], &more].concat())?;
-    // What could not be measured is told by the exit code too.
+    // The exit code also reports what could not be measured.
     ensure!(status.code() == Some(1), "{status}: {said}");
     let results = results()?;
     expect_runs(&results, 16)?;
     let failures = results["failures"].as_array().context("failures")?;
-    let words = failures.iter().map(|failure| failure["words"].to_string());
-    let words: Vec<String> = words.collect();
+    let messages = failures.iter().map(|failure| failure["words"].to_string());
+    let messages: Vec<String> = messages.collect();
     ensure!(
-        words.len() == 2 && words.iter().all(|words| words.contains("bench install")),
-        "one failure for each number of CPUs was expected, not {words:?}"
+        messages.len() == 2 && messages.iter().all(|text| text.contains("bench install")),
+        "one failure for each number of CPUs was expected, not {messages:?}"
     );
     expect_untouched(guest)?;
-    let violations = (said.contains("left"), said.contains("iteration 2 of 2"));
-    ensure!(violations == (true, true), "the progress does not say how far it is: {said}");
+    for part in ["left", "iteration 2 of 2"] {
+        ensure!(said.contains(part), "the progress does not say {part:?}: {said}");
+    }
     Ok(())
 }
 
@@ -134,36 +135,36 @@ fn expect_runs(results: &Value, wanted: usize) -> Result<()> {
             .as_array()
             .is_some_and(|figures| figures.iter().any(|figure| figure["name"] == "own_cpu"));
         let kernel = run["scheduler"] == "kernel";
-        ensure!(own != kernel, "the cost of the scheduler is missing, or invented: {run}");
+        ensure!(own != kernel, "own_cpu is missing, or reported for the kernel: {run}");
     }
     Ok(())
 }
 
-/// Judged by what users read, `bench report`. Chance makes one report in twenty speak of a
-/// difference where there is none; that it says the same of the same figure again is no chance.
+/// Checks the verdicts of `bench report`. By chance one report in twenty claims a difference where
+/// there is none; the same difference in a second benchmark is not chance.
 fn trust(guest: &Guest) -> Result<()> {
     quiet::wait()?;
     let said = verdicts(guest, "1", &["--with", AGAIN, "--with", LATE])?;
     let late = ["late", "p99", "worse"].map(str::to_string);
-    ensure!(said.contains(&late), "2 ms more were not seen: {said:?}");
-    let of_again = |said: &[Said]| -> Vec<Said> {
+    ensure!(said.contains(&late), "the delay of 2 ms was not found: {said:?}");
+    let of_again = |said: &[Difference]| -> Vec<Difference> {
         said.iter().filter(|[scheduler, ..]| scheduler == "again").cloned().collect()
     };
     let differs = of_again(&said);
     if !differs.is_empty() {
-        report::note(format!("perhaps by chance: {differs:?}; once more"));
+        report::note(format!("perhaps by chance: {differs:?}; second try"));
         let said = of_again(&verdicts(guest, "2", &["--with", AGAIN])?);
-        let both: Vec<&Said> = said.iter().filter(|one| differs.contains(one)).collect();
-        ensure!(both.is_empty(), "the same scheduler twice differs: {both:?}");
+        let both: Vec<&Difference> = said.iter().filter(|one| differs.contains(one)).collect();
+        ensure!(both.is_empty(), "the same scheduler differs from itself twice: {both:?}");
     }
     Ok(())
 }
 
-/// A scheduler, a figure of it, and `better` or `worse`.
-type Said = [String; 3];
+/// A scheduler, a figure, and `better` or `worse`.
+type Difference = [String; 3];
 
-/// What the report of a benchmark says of schedulers beside ours, where it says anything.
-fn verdicts(guest: &Guest, seed: &str, with: &[&str]) -> Result<Vec<Said>> {
+/// Runs a benchmark and returns the differences that its report claims for schedulers beside ours.
+fn verdicts(guest: &Guest, seed: &str, with: &[&str]) -> Result<Vec<Difference>> {
     let words = ["--phases", "wake", "--seconds", "1.5", "--iterations", "5", "--warm-up", "0"];
     let (status, said) = run(guest, &[&words[..], &["--seed", seed], with].concat())?;
     ensure!(status.success(), "{status}: {said}");
@@ -171,19 +172,19 @@ fn verdicts(guest: &Guest, seed: &str, with: &[&str]) -> Result<Vec<Said>> {
     let path = path.to_str().context("the results have a plain name")?;
     let words = ["bench", "report", path, "--json", "--beside", &guest.orders.scheduler];
     let output = scheduler::command(guest, &words).output().context("reporting")?;
-    let violation = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "the report: {}: {violation}", output.status);
-    let report: Value = serde_json::from_slice(&output.stdout).context("the report is no JSON")?;
+    let message = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "the report: {}: {message}", output.status);
+    let report: Value = serde_json::from_slice(&output.stdout).context("the report is not JSON")?;
     fs::remove_dir_all(OUTPUT).context("removing the results")?;
     let rows = report["rows"].as_array().context("the report has rows")?;
     for row in rows.iter().filter(|row| row["figure"] == "p99") {
         report::note(format!("{} p99: {} us, {}", row["scheduler"], row["median"], row["verdict"]));
     }
-    let spoken = rows.iter().filter(|row| row["verdict"] == "better" || row["verdict"] == "worse");
+    let differ = rows.iter().filter(|row| row["verdict"] == "better" || row["verdict"] == "worse");
     let of_others = |row: &&Value| row["scheduler"] != "kernel";
     let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
-    let said = |row: &Value| ["scheduler", "figure", "verdict"].map(|name| text(&row[name]));
-    Ok(spoken.filter(of_others).map(said).collect())
+    let texts = |row: &Value| ["scheduler", "figure", "verdict"].map(|name| text(&row[name]));
+    Ok(differ.filter(of_others).map(texts).collect())
 }
 
 fn refuses(guest: &Guest) -> Result<()> {
@@ -191,7 +192,7 @@ fn refuses(guest: &Guest) -> Result<()> {
     let (status, said) = run(guest, &["--cpus", "1", "--phases", "wake"])?;
     ensure!(status.code() == Some(5), "{status}: {said}");
     ensure!(said.contains("pandemonium_user") && said.contains("already loaded"), "{said}");
-    ensure!(kernel::online_cpus()? == guest.cpus, "it took a CPU away");
+    ensure!(kernel::online_cpus()? == guest.cpus, "it switched a CPU offline");
     ensure!(results().is_err(), "it wrote results");
     scheduler.finish().map(drop)
 }
@@ -202,30 +203,30 @@ fn interrupted(guest: &Guest) -> Result<()> {
         let words = words.map(str::to_string);
         let mut bench = Bench::start(guest, &words)?;
         let start = Instant::now();
-        // The kernel's own has been measured, and ours is being.
+        // By then the kernel's own scheduler has been measured, and ours is being measured.
         while kernel::sched_ext_state()? != "enabled" {
-            ensure!(start.elapsed() < BEGIN_LIMIT, "it did not begin: {}", bench.said());
+            ensure!(start.elapsed() < BEGIN_LIMIT, "it loads no scheduler: {}", bench.output());
             std::thread::sleep(GLANCE);
         }
-        ensure!(kernel::online_cpus()? == 1, "it did not take a CPU away");
-        // SAFETY: our own child, not yet waited for.
+        ensure!(kernel::online_cpus()? == 1, "it switched no CPU offline");
+        // SAFETY: a child of this process, not yet waited for.
         unsafe { libc::kill(bench.child.id() as libc::pid_t, signal) };
         let status = scheduler::wait_with_limit(&mut bench.child, END_LIMIT)?;
-        let said = bench.said();
-        let status = status.with_context(|| format!("{name}: it goes on: {said}"))?;
+        let said = bench.output();
+        let status = status.with_context(|| format!("{name}: it still runs: {said}"))?;
         ensure!(status.code() == Some(130), "{name}: {status}: {said}");
         expect_runs(&results()?, 1).with_context(|| format!("after {name}"))?;
         expect_untouched(guest).with_context(|| format!("after {name}"))?;
         fs::remove_dir_all(OUTPUT).context("removing the results")?;
     }
-    // The machine still works.
+    // Every CPU still works.
     let load = Load::start(&vec![Kind::Hog; guest.cpus])?;
     let done = load.steps_in(Duration::from_millis(500));
     ensure!(done.iter().all(|&units| units > 0), "the CPUs do not work: {done:?}");
     Ok(())
 }
 
-/// Every CPU is there, the kernel's own scheduler is in charge, and nothing was left running.
+/// Fails unless every CPU is online, the kernel's own scheduler is in charge, and no probe runs.
 fn expect_untouched(guest: &Guest) -> Result<()> {
     let online = kernel::online_cpus()?;
     ensure!(online == guest.cpus, "{online} CPUs are online, not {}", guest.cpus);
@@ -233,17 +234,17 @@ fn expect_untouched(guest: &Guest) -> Result<()> {
     for process in fs::read_dir("/proc").context("reading /proc")?.flatten() {
         let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
         if name.starts_with("pandemonium_pro") {
-            bail!("a probe goes on running: {}", process.path().display());
+            bail!("a probe still runs: {}", process.path().display());
         }
     }
     Ok(())
 }
 
-/// A benchmark that runs.
+/// A running benchmark.
 struct Bench {
     child: Child,
     readers: Vec<JoinHandle<Vec<String>>>,
-    /// One for each line that it has printed.
+    /// One item for each line that it has printed.
     lines: Receiver<()>,
 }
 
@@ -266,21 +267,21 @@ impl Bench {
             let sender = sender.clone();
             std::thread::spawn(move || {
                 let lines = BufReader::new(stream).lines().map_while(Result::ok);
-                let tell = |line: &String| {
+                let pass_on = |line: &String| {
                     report::note(line.as_str());
-                    // Nobody may be interested.
+                    // The receiver may be gone.
                     let _ = sender.send(());
                 };
-                lines.inspect(tell).collect()
+                lines.inspect(pass_on).collect()
             })
         });
         Ok(Bench { child, readers: readers.collect(), lines })
     }
 
-    /// Whether it prints a line within this time. When it does, what it has measured is saved, and
-    /// the next phase has not begun: reading the results takes milliseconds, and whoever does is a
-    /// real-time task that would take them from what is measured.
-    fn says_something(&self, limit: Duration) -> bool {
+    /// Whether it prints a line within this time. At that moment its last result is saved and the
+    /// next phase has not started: reading the results takes milliseconds of a real-time task,
+    /// which would disturb a measurement.
+    fn prints_within(&self, limit: Duration) -> bool {
         match self.lines.recv_timeout(limit) {
             Ok(()) => true,
             Err(RecvTimeoutError::Timeout) => false,
@@ -291,8 +292,8 @@ impl Bench {
         }
     }
 
-    /// What it has printed, when it has ended; one that has not is ended.
-    fn said(&mut self) -> String {
+    /// Everything that it has printed. Kills it if it still runs.
+    fn output(&mut self) -> String {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let lines = self.readers.drain(..).flat_map(|reader| reader.join().unwrap_or_default());
@@ -304,13 +305,13 @@ fn run(guest: &Guest, words: &[&str]) -> Result<(ExitStatus, String)> {
     let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
     let mut bench = Bench::start(guest, &words)?;
     let status = bench.child.wait().context("waiting for the benchmark")?;
-    Ok((status, bench.said()))
+    Ok((status, bench.output()))
 }
 
 /// The results file as it is now.
 fn results() -> Result<Value> {
     let text = fs::read_to_string(results_path()?).context("reading the results")?;
-    serde_json::from_str(&text).context("the results are no JSON")
+    serde_json::from_str(&text).context("the results are not JSON")
 }
 
 fn results_path() -> Result<PathBuf> {

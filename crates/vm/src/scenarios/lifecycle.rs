@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Coming and going.
+//! Loading and unloading.
 
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
@@ -9,10 +9,10 @@ use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
 use std::time::Duration;
 
-/// Decides whether a kernel is good for anything; run once for each kernel that is fetched.
+/// Checks a kernel: run once for each kernel that is fetched.
 pub const KERNEL_CHECK: Scenario = Scenario {
     name: "kernel-check",
-    about: "load the scheduler once, whatever it does then",
+    about: "the kernel loads the scheduler",
     run: |guest| Scheduler::start(guest, &[]).map(drop),
     ..USUAL
 };
@@ -20,17 +20,16 @@ pub const KERNEL_CHECK: Scenario = Scenario {
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "reload",
-        about: "load and unload ten times: each time the kernel runs under us, then by itself, and \
-            we exit with 0",
+        about: "load and unload ten times: each time the kernel runs under the scheduler, then under \
+                    its own, and the scheduler exits with 0",
         limit_s: 90,
         run: reload,
         ..USUAL
     },
     Scenario {
         name: "slow-start",
-        about: "the process that decides is held up between the kernel's start and its first \
-            round, longer than the kernel's watchdog allows a task to wait: a busy machine must go \
-            on meanwhile",
+        about: "the worker process is delayed between loading and its first round, longer than the \
+                    kernel's watchdog allows a task to wait: a busy machine must make progress meanwhile",
         limit_s: 90,
         once: true,
         run: slow_start,
@@ -38,8 +37,8 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
-/// The backend's watchdog ends us after 5 s.
-const HELD_UP: Duration = Duration::from_secs(8);
+/// The kernel's watchdog ejects the scheduler after 5 s.
+const DELAY: Duration = Duration::from_secs(8);
 
 fn reload(guest: &Guest) -> Result<()> {
     for round in 1..=10 {
@@ -53,18 +52,18 @@ fn reload(guest: &Guest) -> Result<()> {
 }
 
 fn slow_start(guest: &Guest) -> Result<()> {
-    let held_up = HELD_UP.as_millis().to_string();
-    let scheduler = Scheduler::start(guest, &["--plant-start-delay-ms", &held_up])?;
+    let delay = DELAY.as_millis().to_string();
+    let scheduler = Scheduler::start(guest, &["--plant-start-delay-ms", &delay])?;
     let load = Load::start(&vec![Kind::Hog; 4 * guest.cpus])?;
-    let meanwhile = load.steps_in(HELD_UP - Duration::from_secs(1));
+    let meanwhile = load.steps_in(DELAY - Duration::from_secs(1));
     scheduler.expect_in_charge()?;
-    ensure!(meanwhile.iter().all(|&units| units > 0), "some hogs stand still: {meanwhile:?}");
+    ensure!(meanwhile.iter().all(|&units| units > 0), "a hog makes no progress: {meanwhile:?}");
     let afterwards = load.steps_in(Duration::from_secs(2));
-    ensure!(afterwards.iter().all(|&units| units > 0), "some hogs stand still: {afterwards:?}");
+    ensure!(afterwards.iter().all(|&units| units > 0), "a hog makes no progress: {afterwards:?}");
     let statistics = scheduler.statistics()?;
     let decided = statistics.count("nr_batch")?;
     let congested = statistics.count("nr_sched_congested")?;
-    ensure!(decided > 0, "it decides nothing after its late start");
-    ensure!(congested == 0, "{congested} tasks count as congested that were kept back on purpose");
+    ensure!(decided > 0, "it decides nothing after the delay");
+    ensure!(congested == 0, "{congested} tasks count as congested during the planned delay");
     scheduler.finish().map(drop)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Every kind of task at once, and everyone gets on: by default, with each policy and option, on
-//! few and many CPUs.
+//! Every kind of task at once, and every task makes progress: with the default options, with each
+//! policy and other options, on few and many CPUs.
 
 use crate::guest::load::{self, Kind, Load};
 use crate::guest::scheduler::Scheduler;
@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "mix",
-        about: "hogs, sleepers, pipes, forks and execs for 20 s: everyone moves in every 3 s, by \
-            our decisions",
+        about: "hogs, sleepers, pipes, forks and execs for 20 s: every task makes progress in every \
+                    3 s, by the scheduler's decisions",
         limit_s: 90,
         run: |guest| run(guest, &["--stats", "1"], 20),
         ..USUAL
     },
     Scenario {
         name: "mix-1-cpu",
-        about: "the mix on one CPU, which the scheduler shares with everyone it schedules",
+        about: "the mix on one CPU, which the scheduler shares with the tasks that it schedules",
         cpus: Some(1),
         once: true,
         run: |guest| run(guest, &[], 5),
@@ -47,9 +47,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "dropping",
-        about: "a broken policy loses every 100th task: the mix must fail, or it could not be \
-            trusted to pass",
-        // A worker that stands still, or the kernel that is just throwing us out.
+        about: "a broken policy loses every 100th task: the mix must fail, which proves that it can",
+        // A worker without progress, or the kernel just ejecting the scheduler.
         expect: Expect::Fail(&["no progress", "not enabled"]),
         once: true,
         run: dropping,
@@ -57,8 +56,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "memory-pressure",
-        about: "a process touches most of the memory while the mix runs: none of our own pages \
-            may be missing",
+        about: "a process touches most of the memory while the mix runs: the scheduler must have no \
+                    page fault",
         limit_s: 90,
         once: true,
         run: memory_pressure,
@@ -66,10 +65,11 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
-/// Shorter than the kernel's patience of 5 s.
+/// Shorter than the kernel's watchdog waits, 5 s.
 const FIRST_LIMIT: Duration = Duration::from_secs(3);
 
-/// The proof beside the progress: the kernel names us, and our decisions rise while the hogs run.
+/// Beside the progress it checks that the kernel names this scheduler, and that the scheduler's
+/// decisions increase while the load runs.
 fn run(guest: &Guest, arguments: &[&str], seconds: u64) -> Result<()> {
     let scheduler = Scheduler::start(guest, arguments)?;
     report::note(format!("the kernel runs under {}", kernel::sched_ext_ops()?));
@@ -79,10 +79,7 @@ fn run(guest: &Guest, arguments: &[&str], seconds: u64) -> Result<()> {
         scheduler.expect_in_charge()?;
         let now = scheduler.statistics()?.count("nr_user_dispatches")?;
         let before = decisions.last().copied().unwrap_or(0);
-        ensure!(
-            now > before,
-            "no decision of ours in the last second: still {now} user dispatches"
-        );
+        ensure!(now > before, "no decision in the last second: still {now} user dispatches");
         decisions.push(now);
         Ok(())
     })?;
@@ -91,13 +88,13 @@ fn run(guest: &Guest, arguments: &[&str], seconds: u64) -> Result<()> {
     if arguments.contains(&"--stats") {
         let printed = scheduler.printed();
         let line = printed.iter().rfind(|line| line.contains("health:"));
-        report::note(line.context("--stats printed no line with our health")?.as_str());
+        report::note(line.context("--stats printed no line with its health")?.as_str());
     }
     scheduler.finish().map(drop)
 }
 
-/// Loaded is not yet deciding: the scheduler locks its memory first, which takes a while where
-/// eight virtual CPUs share two.
+/// Waits for the first decisions. The loaded scheduler first locks its memory, which takes a while
+/// where eight virtual CPUs share two.
 fn first_decisions(scheduler: &Scheduler) -> Result<u64> {
     let start = Instant::now();
     loop {
@@ -127,7 +124,7 @@ fn policies(guest: &Guest) -> Result<()> {
     Ok(())
 }
 
-/// Asks nothing of the scheduler, whose own threads may be among the lost.
+/// It sends the scheduler no request, because the scheduler's own threads may be lost too.
 fn dropping(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &["--policy", "dropping"])?;
     let load = Load::start(&load::mix(guest.cpus))?;
@@ -137,7 +134,7 @@ fn dropping(guest: &Guest) -> Result<()> {
 fn memory_pressure(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &[])?;
     let mut plan = load::mix(guest.cpus);
-    // Leaves the rest of the guest a tenth, and the kernel a reason to look for cold pages.
+    // Leaves a tenth to the rest of the guest, and makes the kernel reclaim cold pages.
     let bytes = kernel::available_memory()? / 10 * 9;
     report::note(format!("touching {} MiB", bytes >> 20));
     plan.push(Kind::Toucher { bytes });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The scenarios, one file a topic.
+//! The scenarios, one file for each topic.
 
 mod bars;
 mod classes;
@@ -24,7 +24,7 @@ mod tiers;
 
 use crate::scenario::Scenario;
 
-/// What the suite runs, in this order.
+/// The scenarios of the suite, in their order.
 pub const SUITE: &[&[Scenario]] = &[
     harness::ALL,
     lifecycle::ALL,
@@ -45,6 +45,6 @@ pub const SUITE: &[&[Scenario]] = &[
     stress::ALL,
 ];
 
-/// Run by name only.
+/// Scenarios that run only by name.
 pub const APART: &[Scenario] =
     &[demo::DEMO, bars::BARS, lab::LAB, lifecycle::KERNEL_CHECK, offline::HOTPLUG_100];

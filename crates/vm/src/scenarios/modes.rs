@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the options that change the rules do to those whom they are about. In exact time: a busy
-//! host would make everybody late.
+//! Options that change the policy's rules, each with the tasks that it concerns. In exact mode: in
+//! fast mode a busy host would delay every task.
 
 use crate::guest::lives::Life;
 use crate::guest::load::{Kind, Load};
@@ -17,8 +17,8 @@ use std::time::Duration;
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "modes",
-        about: "how late a task wakes up beside hogs: soon under --fifo-mode, which must switch \
-            back on load, and at a tick with --no-preempt",
+        about: "how late a wakee runs beside hogs: within a millisecond under --fifo-mode, which must \
+                    switch back under load, and at a tick with --no-preempt",
         cpus: Some(2),
         exact: true,
         once: true,
@@ -27,8 +27,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "boost",
-        about: "--boost: a hog of that name gets more than the others, one that shall be batch \
-            gets no more, whatever it does",
+        about: "--boost: a hog of that name gets more CPU time than the others, and a hog boosted to \
+                    batch gets no more",
         cpus: Some(2),
         exact: true,
         once: true,
@@ -37,8 +37,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "low-power",
-        about: "--low-power: batch work waits for the busy CPU though the other one is idle; who \
-            is latency-critical does not",
+        about: "--low-power: a Batch task waits for the busy CPU while the other one is idle, and a \
+                    LatCritical task does not",
         cpus: Some(2),
         exact: true,
         once: true,
@@ -47,31 +47,32 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
-/// Hogs have used up their first slices, and are known for what they are.
+/// By then the hogs have used their first slices and are classified.
 const SETTLE: Duration = Duration::from_millis(700);
-/// Some 200 wake-ups.
+/// Some 200 wakeups.
 const PROBE_S: u64 = 1;
-/// A slice ends at a tick, every 4 ms, so who waits for that waits for 2 ms on average;
-/// who is made room for waits for well below 1 ms.
+/// A slice ends at a tick, every 4 ms, so a wakee that waits for a tick waits 2 ms on average. A
+/// wakee that preempts waits far less than 1 ms.
 const SOON_US: f64 = 1_000.0;
 const WINDOW: Duration = Duration::from_secs(2);
-/// What a name must be worth in work.
+/// The least work of a boosted hog, by that of another hog.
 const BOOST_MIN_PERCENT: u64 = 150;
-/// The CPU time of a hog beside which a batch task wants a third of a CPU: all of one if it goes
-/// elsewhere. Its work would not tell, as busy CPUs share one stream of instructions.
+/// The most CPU time of a hog that shares its CPU with a batch task, which needs a third of a CPU.
+/// A hog alone on its CPU gets all of it. Work would not show this, because busy CPUs share one
+/// stream of instructions.
 const SHARED_MAX_PERCENT: u64 = 85;
 const BOOSTED: &CStr = c"packets";
 const HELD_BACK: &CStr = c"lump";
 
 fn modes(guest: &Guest) -> Result<()> {
-    // Under the policy fifo the median is 10 ms, so a mode that does not switch back shows.
+    // Under the policy fifo the median is 10 ms, so a mode that does not switch back fails here.
     let variants: [(&[&str], bool); 2] = [(&["--fifo-mode"], true), (&["--no-preempt"], false)];
     for (arguments, soon) in variants {
         let scheduler = Scheduler::start(guest, arguments)?;
         let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
         sleep(SETTLE);
         let late = wakeups::start(PROBE_S)?.finish()?;
-        let what = format!("with {arguments:?} a task wakes up late by {}", quantiles(&late));
+        let what = format!("with {arguments:?} a wakee runs late by {}", quantiles(&late));
         report::note(what.as_str());
         ensure!((late.quantile_us(500) < SOON_US) == soon, "{what}");
         drop(load);
@@ -99,7 +100,7 @@ fn boost(guest: &Guest) -> Result<()> {
 }
 
 fn low_power(guest: &Guest) -> Result<()> {
-    // One task alone: behind two that wait together the hog itself may wake the other CPU.
+    // One waiting task only: with two, even the hog may wake the other CPU.
     let lump = Life::Periodic { period_us: 12_000, work_us: 4_000 };
     let plan = [Kind::Hog, Kind::Named { name: HELD_BACK, life: lump }];
     let mut shares = Vec::new();
@@ -113,19 +114,22 @@ fn low_power(guest: &Guest) -> Result<()> {
         let percent = (used()? - before) * 100 / (clock::now_ns() - start);
         let late = wakeups::start(PROBE_S)?.finish()?;
         report::note(format!(
-            "with {arguments:?}: units of work {done:?}, the hog has {percent} % of a CPU, a task \
-             wakes up late by {}",
+            "with {arguments:?}: units of work {done:?}, the hog has {percent} % of a CPU, a wakee \
+                         runs late by {}",
             quantiles(&late)
         ));
-        ensure!(done.iter().all(|&units| units > 0), "somebody stood still: {done:?}");
-        ensure!(late.quantile_us(500) < SOON_US, "with {arguments:?} it wakes up late");
+        ensure!(done.iter().all(|&units| units > 0), "a worker made no progress: {done:?}");
+        ensure!(late.quantile_us(500) < SOON_US, "with {arguments:?} a wakee runs late");
         shares.push(percent);
         drop(load);
         scheduler.finish()?;
     }
     let [without, with] = shares[..] else { bail!("two runs have two shares") };
-    ensure!(without > SHARED_MAX_PERCENT, "the hog had no CPU for itself: {without} %");
-    ensure!(with <= SHARED_MAX_PERCENT, "the hog still had a CPU for itself: {with} %");
+    ensure!(
+        without > SHARED_MAX_PERCENT,
+        "without --low-power the hog shares its CPU: {without} %"
+    );
+    ensure!(with <= SHARED_MAX_PERCENT, "with --low-power the hog is alone on its CPU: {with} %");
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! CPUs that are offline before the scheduler starts, as with SMT switched off, and CPUs that go and
-//! come back for as long as it runs.
+//! CPUs that are offline before the scheduler starts, as with SMT switched off, and CPUs that go
+//! offline and online while it runs.
 
 use super::hotplug;
 use crate::guest::load::{Kind, Load, mix};
@@ -23,26 +23,26 @@ pub const ALL: &[Scenario] = &[Scenario {
     ..USUAL
 }];
 
-/// Run by name: `suite --only hotplug-100`.
+/// Runs by name only: `suite --only hotplug-100`.
 pub const HOTPLUG_100: Scenario = Scenario {
     name: "hotplug-100",
-    about: "a CPU goes offline and comes back a hundred times beside a load of every kind",
+    about: "a CPU goes offline and online a hundred times beside a load of every kind",
     cpus: Some(4),
     limit_s: 1_800,
     run: hotplug_100,
     ..USUAL
 };
 
-/// The CPU that is missing.
+/// The CPU that is offline.
 const OFFLINE: usize = 3;
 /// CPUs 2 and 3, as bits.
 const LAST_TWO: u64 = 0b1100;
-/// Measures for so long, in seconds: longer than the kernel's watchdog waits.
+/// How long it measures, in seconds: longer than the kernel's watchdog waits.
 const SECONDS: u64 = 8;
-/// New tasks are classified by then.
+/// By then the tasks of the load are classified.
 const SETTLE: Duration = Duration::from_secs(2);
-/// p99 of a wakeup beside an offline CPU, by that with every CPU online in the same boot. It was 19
-/// while the offline CPU was the first choice of every wakeup; three CPUs do the work of four.
+/// p99 of a wakeup beside an offline CPU, by p99 with every CPU online in the same boot. It was 19
+/// while the offline CPU was the first choice of every wakeup. Three CPUs do the work of four.
 const P99_RATIO_MAX: f64 = 3.0;
 const CYCLES: u32 = 100;
 
@@ -50,7 +50,7 @@ fn offline_cpu(guest: &Guest) -> Result<()> {
     let online = p99_of_wakeups(guest, &[]).context("with every CPU online")?;
     kernel::set_online(OFFLINE, false)?;
     let offline = p99_of_wakeups(guest, &[])?;
-    // Only CPU 2 is left of this domain, and hogs fill it: here it matters that every task runs.
+    // Only CPU 2 of this domain is online, and hogs fill it: here every task must make progress.
     p99_of_wakeups(guest, &["--primary-domain", "2-3", "--domain-strict"])
         .context("with a strict domain of CPUs 2 and 3")?;
     kernel::set_online(OFFLINE, true)?;
@@ -59,7 +59,7 @@ fn offline_cpu(guest: &Guest) -> Result<()> {
     Ok(())
 }
 
-/// Schedules a load beside which a task wakes up; p99 of its waits, in us.
+/// Runs a load beside a task that wakes up, and returns p99 of its waits in us.
 fn p99_of_wakeups(guest: &Guest, options: &[&str]) -> Result<f64> {
     let scheduler = Scheduler::start(guest, options)?;
     let mut plan = vec![Kind::Hog; 2 * guest.cpus];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Phases of the benchmark whose figures are compared with others of the same run. In exact time: a
-//! busy host would make everybody late.
+//! Phases of the benchmark whose figures are compared with others of the same run. In exact mode:
+//! in fast mode a busy host would delay every task.
 
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, report};
@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "launches",
-        about: "programs are launched one after the other beside hogs: none waits behind a hog for \
-            the last microseconds of the one before it",
+        about: "programs start one after the other beside hogs: a program in its last microseconds \
+                    does not wait behind a hog",
         cpus: Some(2),
         exact: true,
         once: true,
@@ -22,9 +22,9 @@ pub const ALL: &[Scenario] = &[
         ..USUAL
     },
     Scenario {
-        name: "famine",
-        about: "on one CPU a hog runs beside a pair that hands a byte to and fro without pause, \
-            which waits for it for a millisecond at most",
+        name: "batch-starvation",
+        about: "on one CPU a hog gets its share beside a pair that sends a byte to and fro without \
+                    pause, and the pair waits for the hog at most a millisecond at a time",
         cpus: Some(1),
         exact: true,
         once: true,
@@ -33,13 +33,13 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
-/// p99 was 3.1 times the median while programs lost their CPU at their end, and is 1.04 times since
-/// they do not. A tick in the middle of a launch costs less than this.
+/// p99 by the median. It was 3.1 while programs were preempted just before their exit, and is 1.04
+/// since. A tick in the middle of a launch costs less than this limit.
 const P99_TO_MEDIAN_MAX: f64 = 1.5;
-/// What the hog beside the pair does, by what hogs do beside a task that sleeps: 0.005 while the
-/// pair was urgent all the time, 0.19 to 0.38 since.
+/// The hog's work beside the pair, by its work beside a task that sleeps: 0.005 while the pair was
+/// always urgent, 0.19 to 0.38 since.
 const WORK_MIN: f64 = 0.1;
-/// p99 of a round trip, in us: whoever waits for the hog interrupts it after a millisecond.
+/// p99 of a round trip in us: a task that waits for the hog preempts it after a millisecond.
 const TRIP_MAX: f64 = 1_500.0;
 
 fn launches(guest: &Guest) -> Result<()> {
@@ -66,13 +66,13 @@ fn batch_starvation(guest: &Guest) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-/// A phase of the benchmark.
+/// Measures a phase of the benchmark.
 fn measure(phase: &str, seconds: &str) -> Result<Value> {
     let mut probe = Command::new("/bin/pandemonium_probe");
     probe.args([phase, "--seconds", seconds]).stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = probe.output().context("starting the probe")?;
     let said = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success(), "the probe: {}, saying: {said}", output.status);
+    ensure!(output.status.success(), "the probe: {}, printing: {said}", output.status);
     serde_json::from_str(&said).with_context(|| said.to_string())
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is learned of programs is there at the next start, and a bad file never stops one.
+//! The process database: what is learned is known at the next start, and a bad file stops no start.
 
 use super::control::ask;
 use super::errors::IDLE_LIMIT;
@@ -17,8 +17,8 @@ use std::time::Duration;
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "procdb",
-        about: "a first run learns a program by its name, a second one knows it; a worker that is \
-            killed loses little",
+        about: "the second run knows a program that the first run learned, by its name; a killed \
+                    worker loses little",
         limit_s: 180,
         exact: true,
         once: true,
@@ -28,7 +28,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "procdb-damaged",
         about: "a corrupt, foreign or truncated database is set aside with a warning, and the \
-            start goes on",
+                    scheduler starts",
         limit_s: 90,
         once: true,
         run: damaged,
@@ -37,15 +37,15 @@ pub const ALL: &[Scenario] = &[
 ];
 
 const DATABASE: &str = "/var/lib/scx_pandemonium_user/procdb.bin";
-/// The name of the program that is learned, and what it does.
+/// The name of the program to learn, and what it does.
 const NAME: &str = "ticker";
 const SCRIPT: &str = "while :; do usleep 4000; done";
-/// As many tasks of one name as it takes to predict it, and one to spare.
+/// One task of a name more than a prediction needs.
 const TASKS: usize = 4;
-/// Long enough for a hundred wake-ups.
+/// Long enough for a hundred wakeups.
 const LEARNING: Duration = Duration::from_secs(3);
-/// Longer than a worker keeps what it learned to itself.
-const TOLD: Duration = Duration::from_secs(12);
+/// Longer than the worker takes to pass what it learned to the supervisor.
+const PASSED_ON: Duration = Duration::from_secs(12);
 
 /// Programs that wake up often, under a name of their own.
 struct Tickers(Vec<Child>);
@@ -76,34 +76,34 @@ impl Drop for Tickers {
 
 fn learns_and_knows(guest: &Guest) -> Result<()> {
     let first = Scheduler::start(guest, &[])?;
-    ensure!(!fs::exists(DATABASE)?, "there is a database before anything was learned");
+    ensure!(!fs::exists(DATABASE)?, "a database exists before the first run");
     run_tickers(LEARNING)?;
     let hits = first.statistics()?.count("procdb_hits")?;
-    let none = first.statistics()?.count("procdb_total")?;
+    let total = first.statistics()?.count("procdb_total")?;
     first.finish()?;
     let table = ask(guest, &["procdb", "show"])?;
     let line = table.lines().find(|line| line.starts_with(NAME));
     let line = line.with_context(|| format!("{NAME} was not learned: {table}"))?;
-    report::note(format!("after the first run ({none} told, {hits} hits): {line}"));
-    ensure!(!line.contains('?'), "{NAME} is not known well enough: {line}");
+    report::note(format!("after the first run ({total} known, {hits} hits): {line}"));
+    ensure!(!line.contains('?'), "{NAME} is not learned well enough: {line}");
 
     let second = Scheduler::start(guest, &[])?;
     let known = second.statistics()?.count("procdb_confident")?;
-    ensure!(known > 0, "the second run began without what the first one learned");
+    ensure!(known > 0, "the second run started without what the first one learned");
     run_tickers(LEARNING)?;
     let hits = second.statistics()?.count("procdb_hits")?;
     report::note(format!("in the second run: {known} known at the start, {hits} hits"));
-    ensure!(hits >= TASKS as u64, "{hits} hits, though {TASKS} tasks of a known name appeared");
+    ensure!(hits >= TASKS as u64, "{hits} hits for {TASKS} tasks with a known name");
     second.finish()?;
 
     ask(guest, &["procdb", "forget", "--all"])?;
     let third = Scheduler::start(guest, &[])?;
-    ensure!(third.statistics()?.count("procdb_total")? == 0, "what was forgotten is known");
+    ensure!(third.statistics()?.count("procdb_total")? == 0, "a forgotten name is still known");
     run_tickers(LEARNING)?;
-    std::thread::sleep(TOLD);
+    std::thread::sleep(PASSED_ON);
     report::note(third.end_by_killed_worker(IDLE_LIMIT)?.describe());
     let table = ask(guest, &["procdb", "show"])?;
-    ensure!(table.contains(NAME), "a worker that was killed took everything with it: {table}");
+    ensure!(table.contains(NAME), "the killed worker lost what it had learned: {table}");
 
     let exported: serde_json::Value = serde_json::from_str(&ask(guest, &["procdb", "export"])?)
         .context("procdb export does not print JSON")?;
@@ -138,11 +138,11 @@ fn damaged(guest: &Guest) -> Result<()> {
         run_tickers(Duration::from_millis(500))?;
         let ended = scheduler.finish()?;
         let warning = ended.output.iter().find(|line| line.contains("set aside"));
-        let warning = warning.with_context(|| format!("not a word: {}", ended.describe()))?;
+        let warning = warning.with_context(|| format!("no warning: {}", ended.describe()))?;
         report::note(warning.as_str());
         ensure!(warning.contains(reason), "the warning does not say {reason:?}: {warning}");
         let kept = format!("{DATABASE}.rejected-{number}");
-        ensure!(fs::read(&kept)? == bytes, "{kept} is not what was there");
+        ensure!(fs::read(&kept)? == bytes, "{kept} differs from the bad file");
     }
     Ok(())
 }

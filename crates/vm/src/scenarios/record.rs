@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a running scheduler tells of itself: a recording that replays bit for bit, and the
-//! explanation of one task.
+//! What a running scheduler reports: a recording that replays bit for bit, and the explanation of
+//! one task.
 
 use super::control::ask;
 use super::errors::{NOBODY, UNPRIVILEGED, USAGE, expect_refusal};
@@ -17,8 +17,8 @@ use std::time::Duration;
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "record",
-        about: "a mixed load is recorded while a knob is turned; replayed, the policy repeats \
-            every decision, and another policy does not",
+        about: "a mixed load is recorded while a knob changes; in the replay the policy repeats \
+                    every decision, and another policy does not",
         limit_s: 180,
         once: true,
         run: record,
@@ -26,8 +26,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "explain",
-        about: "the running scheduler says what a hog and a sleeper are to it, and why; nobody \
-            but its user may ask",
+        about: "the running scheduler explains how it classifies a hog and a sleeper; only its own \
+                    user may ask",
         limit_s: 90,
         once: true,
         run: explain,
@@ -38,9 +38,9 @@ pub const ALL: &[Scenario] = &[
 const LAB: &str = "/bin/pandemonium_lab";
 const FILE: &str = "/tmp/run.rec";
 const LINK: &str = "/tmp/link.rec";
-/// Before and after the knob is turned.
+/// Recorded time before and after the knob changes.
 const RECORDED: Duration = Duration::from_secs(3);
-/// A recording of some seconds is replayed in less than one, on one virtual CPU.
+/// Replaying some seconds takes less than one second on one virtual CPU.
 const REPLAY_LIMIT: Duration = Duration::from_secs(30);
 
 fn record(guest: &Guest) -> Result<()> {
@@ -51,8 +51,8 @@ fn record(guest: &Guest) -> Result<()> {
     }
     let scheduler = Scheduler::start(guest, &["--record", FILE, "--redact"])?;
     let load = Load::start(&mix(guest.cpus))?;
-    // That everybody gets on is judged elsewhere: here a busy host shall lengthen the recording at
-    // most.
+    // Other scenarios check the progress of every worker. Here a busy host may only make the
+    // recording longer.
     std::thread::sleep(RECORDED);
     scheduler.expect_in_charge()?;
     ask(guest, &["tune", "batch_slice_us=2500"])?;
@@ -61,15 +61,15 @@ fn record(guest: &Guest) -> Result<()> {
     ensure!(scheduler.statistics()?.count("record_dropped")? == 0, "entries were dropped");
     drop(load);
     let ended = scheduler.finish()?;
-    let told = ended.output.iter().find(|line| line.starts_with("recorded "));
-    let told = told.with_context(|| format!("nothing is said of it: {}", ended.describe()))?;
-    report::note(told.as_str());
-    ensure!(told.contains(FILE) && !told.contains("dropped"), "it is not complete: {told}");
+    let line = ended.output.iter().find(|line| line.starts_with("recorded "));
+    let line = line.with_context(|| format!("no message about it: {}", ended.describe()))?;
+    report::note(line.as_str());
+    ensure!(line.contains(FILE) && !line.contains("dropped"), "it is not complete: {line}");
 
     let said = lab(&["replay", FILE], Some(0))?;
     report::note(said.lines().nth(1).unwrap_or_default());
     ensure!(said.contains("pandemonium repeats every one of them"), "{said}");
-    ensure!(decisions(&said)? > 1_000, "hardly anything was decided: {said}");
+    ensure!(decisions(&said)? > 1_000, "too few decisions: {said}");
     let other = lab(&["replay", FILE, "--policy", "fifo"], Some(1))?;
     ensure!(other.contains("fifo differs"), "{other}");
     let why = lab(&["explain", FILE, "--task", "program-0"], None)?;
@@ -82,7 +82,7 @@ fn decisions(said: &str) -> Result<u64> {
     line.and_then(|(count, _)| count.parse().ok()).with_context(|| said.to_owned())
 }
 
-/// Runs the lab in the guest and demands this exit code, if one.
+/// Runs pandemonium_lab in the guest, and demands this exit code if there is one.
 fn lab(arguments: &[&str], code: Option<i32>) -> Result<String> {
     let what = arguments.join(" ");
     report::progress(format!("pandemonium_lab {what}"));
@@ -90,24 +90,24 @@ fn lab(arguments: &[&str], code: Option<i32>) -> Result<String> {
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().context("starting the lab")?;
     let pid = child.id() as libc::pid_t;
-    let (done, waits) = std::sync::mpsc::channel();
+    let (done, output) = std::sync::mpsc::channel();
     std::thread::spawn(move || done.send(child.wait_with_output()));
-    let Ok(output) = waits.recv_timeout(REPLAY_LIMIT) else {
-        // SAFETY: our own child, which is not waited for yet.
+    let Ok(output) = output.recv_timeout(REPLAY_LIMIT) else {
+        // SAFETY: a child of this process, not yet waited for.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         bail!("pandemonium_lab {what}: still running after {} s", REPLAY_LIMIT.as_secs());
     };
     let output = output.context("waiting for the lab")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let violation = String::from_utf8_lossy(&output.stderr);
+    let message = String::from_utf8_lossy(&output.stderr);
     let right = code.is_none_or(|code| output.status.code() == Some(code));
-    ensure!(right, "pandemonium_lab {what}: {}, saying: {said} {violation}", output.status);
+    ensure!(right, "pandemonium_lab {what}: {}, printing: {said} {message}", output.status);
     Ok(said)
 }
 
 fn explain(guest: &Guest) -> Result<()> {
-    let nobody_there = &mut scheduler::command(guest, &["explain", "1"]);
-    expect_refusal("explain without a scheduler", nobody_there, 1, &["no scheduler runs here"])?;
+    let without = &mut scheduler::command(guest, &["explain", "1"]);
+    expect_refusal("explain without a scheduler", without, 1, &["no scheduler runs here"])?;
     let scheduler = Scheduler::start(guest, &[])?;
     let mut plan = vec![Kind::Hog; 2 * guest.cpus];
     plan.push(Kind::Sleeper { pause_us: 3_000 });
@@ -122,7 +122,7 @@ fn explain(guest: &Guest) -> Result<()> {
     report::note(said.trim());
     let parts = ["is Batch", "used up its slices", "losing its CPU", "others came first", "order"];
     for part in parts {
-        ensure!(said.contains(part), "of a hog it does not say {part:?}: {said}");
+        ensure!(said.contains(part), "the explanation of a hog lacks {part:?}: {said}");
     }
     let sleeper = pid_of(|kind| matches!(kind, Kind::Sleeper { .. }))?;
     let said = ask(guest, &["explain", &sleeper])?;
@@ -131,9 +131,10 @@ fn explain(guest: &Guest) -> Result<()> {
     ensure!(said.contains("after a sleep"), "{said}");
     let said = ask(guest, &["explain", "999999", "--for", "1"])?;
     ensure!(said.contains("There is no task 999999"), "{said}");
-    let mut nobody = scheduler::command(guest, &["explain", &hog]);
-    nobody.uid(NOBODY).gid(NOBODY);
-    expect_refusal("explain as nobody", &mut nobody, UNPRIVILEGED, &["only the user"])?;
+    let mut unprivileged = scheduler::command(guest, &["explain", &hog]);
+    unprivileged.uid(NOBODY).gid(NOBODY);
+    let what = "explain without privileges";
+    expect_refusal(what, &mut unprivileged, UNPRIVILEGED, &["only the user"])?;
     expect_refusal(
         "explain 0",
         &mut scheduler::command(guest, &["explain", "0"]),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! stress-ng's attacks on schedulers.
+//! The stressors of stress-ng for schedulers.
 
 use crate::guest::scheduler::{self, Scheduler};
 use crate::guest::{Guest, report};
@@ -14,7 +14,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "race-sched",
         about: "stress-ng --race-sched for 12 s: affinities and policies change while tasks are \
-            on their way to us",
+                    queued to user space",
         limit_s: 90,
         stress_ng: true,
         run: race_sched,
@@ -30,7 +30,7 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
-/// stress-ng stops its workers by signals and waits for each.
+/// stress-ng stops its workers by signals and waits for each of them.
 const GRACE_S: u64 = 20;
 
 fn race_sched(guest: &Guest) -> Result<()> {
@@ -48,7 +48,7 @@ fn affinity(guest: &Guest) -> Result<()> {
     )
 }
 
-/// Both must come out well: stress-ng with exit code 0, and we still in charge.
+/// stress-ng must exit with 0, and the scheduler must still be in charge.
 fn under_us(guest: &Guest, seconds: u64, arguments: &[&str]) -> Result<()> {
     let scheduler = Scheduler::start(guest, &[])?;
     report::progress(format!("stress-ng {} for {seconds} s", arguments.join(" ")));
@@ -64,16 +64,16 @@ fn under_us(guest: &Guest, seconds: u64, arguments: &[&str]) -> Result<()> {
         scheduler::wait_with_limit(&mut stress, Duration::from_secs(seconds + GRACE_S))?
     else {
         scheduler.expect_in_charge()?;
-        bail!("stress-ng is still there {GRACE_S} s after its time");
+        bail!("stress-ng still runs {GRACE_S} s after its time");
     };
-    let mut words = String::new();
-    stress.stderr.take().context("stderr is piped")?.read_to_string(&mut words)?;
-    words.lines().for_each(report::log);
+    let mut errors = String::new();
+    stress.stderr.take().context("stderr is piped")?.read_to_string(&mut errors)?;
+    errors.lines().for_each(report::log);
     scheduler.expect_in_charge()?;
     ensure!(
         status.success(),
         "stress-ng ended with {status}: {}",
-        words.trim().replace('\n', " | ")
+        errors.trim().replace('\n', " | ")
     );
     scheduler.finish().map(drop)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who a task is, as the scheduler sees it: by behaviour at first, by name at the next start.
+//! How the scheduler classifies tasks: by behaviour at first, by name at the next start.
 
 use super::control::ask;
 use crate::guest::lives::Life;
@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "tiers",
-        about: "a frame loop, audio, a compiler storm, hogs and a shell are told apart, and their \
-            names are known at the next start. In exact time: a host that stops a virtual CPU in \
-            the middle of a frame would make it another task",
+        about: "a frame loop, audio, a compiler storm, hogs and a shell get their tiers, and their \
+                    names are known at the next start. In exact mode: a host that stops a virtual CPU in \
+                    the middle of a frame would change the task's behaviour",
         limit_s: 90,
         exact: true,
         run: tiers,
@@ -26,9 +26,9 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "sudden-load",
-        about: "eight hogs a CPU appear on a quiet machine, where a task has found idle CPUs and \
-            never came up: it must be known for what it is at its first wake-up, and not stand in \
-            line with newcomers of whom nothing is known",
+        about: "eight hogs for each CPU start on an idle machine, where a task has found idle CPUs \
+                    and was never queued to user space: at its first queued wakeup it must be classified \
+                    by its behaviour, and not wait in line with the new tasks",
         cpus: Some(2),
         exact: true,
         once: true,
@@ -41,16 +41,17 @@ const FILE: &str = "/var/lib/scx_pandemonium_user/tiers.bin";
 const FIRST_S: u64 = 5;
 const SECOND_S: u64 = 2;
 const TIERS: [&str; 3] = ["batch", "interactive", "lat-critical"];
-/// A child that was just forked is nothing in particular: the policy lets it run four times
-/// `cpu_bound_thresh_us` (2.5 ms) before it calls it a hog, and sees it at the end of a slice only.
+/// From this CPU time on a compiler must be Batch. A new child runs four times
+/// `cpu_bound_thresh_us` (2.5 ms) before the policy calls it Batch, and the policy notices only at
+/// the end of a slice.
 const COMPILES_FROM_MS: u64 = 20;
-/// CPU time of a compiler that is old enough, also by the books of the policy, which are behind by
-/// a slice, and that will live until they are closed: the shortest takes 80 ms.
+/// CPU time at which a compiler is old enough in the policy's counters too, which lag by a slice,
+/// and still runs when the scheduler stops: the shortest takes 80 ms.
 const COMPILES_NOW_MS: std::ops::Range<u64> = 42..60;
-/// There is one several times a second.
+/// One reaches that time several times a second.
 const COMPILES_LIMIT: Duration = Duration::from_secs(10);
 
-/// Names, what they do, and the tiers in which they may be found.
+/// Names, what they do, and the tiers in which they may be.
 const LIVES: [(&CStr, Life, &[&str]); 4] = [
     (
         c"frames60",
@@ -62,7 +63,7 @@ const LIVES: [(&CStr, Life, &[&str]); 4] = [
     (c"hog", Life::Hog, &["batch"]),
 ];
 
-/// One task that was known at the end.
+/// One task in the table at the end.
 struct Known {
     name: String,
     tier: String,
@@ -70,9 +71,10 @@ struct Known {
 }
 
 const QUIET: Duration = Duration::from_millis(1_500);
-/// Beside newcomers for more than half of the time.
+/// Beside the new hogs for half of the time.
 const SUDDEN_S: u64 = 3;
-/// It was 0.8 and 1.2 ms late in two runs, a slice; 7 to 16 ms when it was taken for a newcomer.
+/// The wakee was 0.8 and 1.2 ms late in two runs, a slice. It was 7 to 16 ms late when it counted
+/// as a new task.
 const SUDDEN_MAX_US: f64 = 3_000.0;
 
 fn sudden_load(guest: &Guest) -> Result<()> {
@@ -81,7 +83,7 @@ fn sudden_load(guest: &Guest) -> Result<()> {
     sleep(QUIET);
     let load = Load::start(&vec![Kind::Hog; 8 * guest.cpus])?;
     let late = probe.finish()?;
-    let said = format!("of {} wake-ups the worst was {} us late", late.count(), late.worst_us());
+    let said = format!("of {} wakeups the worst was {} us late", late.count(), late.worst_us());
     report::note(said.as_str());
     ensure!(late.worst_us() <= SUDDEN_MAX_US, "{said}");
     drop(load);
@@ -94,14 +96,14 @@ fn tiers(guest: &Guest) -> Result<()> {
     for (name, _, allowed) in LIVES {
         let name = name.to_str()?;
         let alike: Vec<&Known> = known.iter().filter(|task| task.name == name).collect();
-        ensure!(!alike.is_empty(), "no task named {name} was known");
+        ensure!(!alike.is_empty(), "the table has no task named {name}");
         for task in alike {
             ensure!(allowed.contains(&task.tier.as_str()), "{name} was {}", task.tier);
         }
     }
     let compilers: Vec<&Known> =
         known.iter().filter(|task| task.name == "cc1" && task.run_ms >= COMPILES_FROM_MS).collect();
-    ensure!(!compilers.is_empty(), "no compiler was known");
+    ensure!(!compilers.is_empty(), "the table has no compiler");
     if let Some(task) = compilers.iter().find(|task| task.tier != "batch") {
         bail!("of {} compilers one was {} after {} ms", compilers.len(), task.tier, task.run_ms);
     }
@@ -111,29 +113,30 @@ fn tiers(guest: &Guest) -> Result<()> {
         let line = table.lines().find(|line| line.starts_with(name));
         let line = line.with_context(|| format!("{name} was not learned: {table}"))?;
         report::note(line);
-        // A tier that is not known well enough has a question mark behind it.
+        // A question mark follows a tier that is not learned well enough.
         ensure!(line.split_whitespace().nth(1) == Some("batch"), "{name} is not known: {line}");
     }
     let predictions = run(guest, &arguments, SECOND_S)?.1;
-    report::note(format!("in the second run {predictions} tasks were known by their name"));
-    ensure!(predictions > 0, "the second run knew nobody by name");
+    report::note(format!("in the second run {predictions} tasks were known by name"));
+    ensure!(predictions > 0, "the second run knew no task by name");
     Ok(())
 }
 
-/// What was known at the end of a run, and how many tasks were known by name when they appeared.
+/// The tasks in the table at the end of a run, and how many tasks were known by name when they
+/// appeared.
 fn run(guest: &Guest, arguments: &[&str], seconds: u64) -> Result<(Vec<Known>, u64)> {
     let scheduler = Scheduler::start(guest, arguments)?;
     let load = Load::start(&plan(guest.cpus))?;
     watch::every_worker_moves(&load, seconds, |_| scheduler.expect_in_charge())?;
     let predictions = scheduler.statistics()?.count("procdb_hits")?;
     wait_for_compiler(&load)?;
-    // The load is still there, so nobody is seen in the middle of his end.
+    // The load still runs, so the table shows no task in the middle of its exit.
     let ended = scheduler.finish()?;
     drop(load);
     Ok((known(&ended)?, predictions))
 }
 
-/// The moment at which somebody is in the middle of compiling.
+/// Waits until a child is in the middle of its compilation.
 fn wait_for_compiler(load: &Load) -> Result<()> {
     let start = Instant::now();
     let is_make = |kind| matches!(kind, Kind::Named { life: Life::Make { .. }, .. });
@@ -143,7 +146,7 @@ fn wait_for_compiler(load: &Load) -> Result<()> {
         used_ms.is_some_and(|ms| COMPILES_NOW_MS.contains(&ms))
     };
     while !makes.iter().any(|make| family::children_of(make.pid).into_iter().any(compiles)) {
-        ensure!(start.elapsed() < COMPILES_LIMIT, "nobody compiles");
+        ensure!(start.elapsed() < COMPILES_LIMIT, "no child compiles");
         sleep(Duration::from_millis(2));
     }
     Ok(())
@@ -157,7 +160,7 @@ fn plan(cpus: usize) -> Vec<Kind> {
     plan
 }
 
-/// Reads the table of `--dump-tasks`, and repeats what it says of our own tasks.
+/// Reads the table of `--dump-tasks`, and reports its lines about the tasks of the load.
 fn known(ended: &Ended) -> Result<Vec<Known>> {
     let mut known = Vec::new();
     let lines = ended.output.iter().skip_while(|line| !line.contains("USUAL RUN"));
