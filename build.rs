@@ -45,11 +45,11 @@ fn build_both() -> anyhow::Result<()> {
     fs::create_dir_all(&own)?;
     build(FAST_PATH, Command::new(env::current_exe()?).env("OUT_DIR", &own), &root)?;
     // The backend writes its C and Rust sources into the current directory: this way the source
-    // tree stays clean. Its source stays as it is; what it calls is wrapped (see the header).
+    // tree stays clean. Its source stays as it is; the patches wrap what it calls.
     fs::create_dir_all(out.join("src"))?;
-    let guard = root.join("src/bpf/backend_guard.h");
+    let patches = root.join("src/bpf/backend_patches.h");
     let flags = env::var("BPF_EXTRA_CFLAGS_PRE_INCL").unwrap_or_default();
-    let flags = format!("{flags} -include {}", guard.display());
+    let flags = format!("{flags} -include {}", patches.display());
     let mut command = Command::new(env::current_exe()?);
     build(BACKEND, command.current_dir(&out).env("BPF_EXTRA_CFLAGS_PRE_INCL", flags), &root)
 }

@@ -190,9 +190,9 @@ static bool kicks_are_on(void)
 }
 
 /*
- * A CPU of the domain has nothing to run: interrupts one outside that runs a task of ours. If the
- * task may go home, the guard around the backend (backend_guard.h) makes it come up now, else at
- * the end of its slice, which is at a tick.
+ * A CPU of the domain idles: kicks a CPU outside that runs a task of ours. If the task may return
+ * to the domain, a patch of the backend (backend_patches/domain_return.h) has it queued to user
+ * space now, else at the end of its slice, which is at a tick.
  */
 __noinline s32 call_home(u32 cpu, u64 now)
 {

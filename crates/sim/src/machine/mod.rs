@@ -36,7 +36,7 @@ use watch::Watch;
 
 /// Messages that fit into a ring; `MAX_ENQUEUED_TASKS` of the backend.
 const RING: usize = 4096;
-/// Decisions that one dispatch call takes; `GUARD_DRAIN` of src/bpf/backend_guard.h.
+/// Decisions that one dispatch call takes; `PATCH_DRAIN` of src/bpf/backend_limits.h.
 const DRAIN: usize = 8;
 /// Where simulated time begins: far from zero, as the clock of a machine that has been up.
 pub const START: Stamp = Stamp::from_nanos(EPOCH);
