@@ -21,8 +21,6 @@
 #ifndef __PATCH_EXITING_TASK_H
 #define __PATCH_EXITING_TASK_H
 
-/* PF_EXITING of the kernel's include/linux/sched.h. */
-#define PATCH_PF_EXITING 4
 /* The slice in which a task ends. */
 #define PATCH_EXIT_NS (1000 * 1000)
 
@@ -33,7 +31,7 @@ static __always_inline bool patch_keeps_exiting(const struct task_struct *p)
 {
 	u32 here = bpf_get_smp_processor_id();
 
-	if (!(p->flags & PATCH_PF_EXITING) || p->mm || here >= PATCH_CPUS ||
+	if (!(p->flags & PF_EXITING) || p->mm || here >= PATCH_CPUS ||
 	    patch_exiting[here] == p->pid)
 		return false;
 	/* Decisions that this CPU took for others have to get into their queues first. */
