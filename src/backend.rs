@@ -101,9 +101,9 @@ pub struct KernelCounters {
 #[derive(Clone, Copy)]
 #[repr(u32)]
 enum Activity {
-    NotDeciding = 0,
-    Deciding = 1,
-    Resting = 2,
+    NotDeciding = bpf_intf::patch_activity_PATCH_NOT_DECIDING,
+    Deciding = bpf_intf::patch_activity_PATCH_DECIDING,
+    Resting = bpf_intf::patch_activity_PATCH_RESTING,
 }
 
 /// The loaded backend.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Numbers of the backend and of its patches that user space states again. bindgen reads them
- * through fast_path.h, and tests/contract.rs compares both sides.
+ * Numbers of the backend and of its patches that user space needs too. bindgen reads them along
+ * with the backend's intf.h, and tests/contract.rs compares what Rust states again.
  */
 #ifndef __BACKEND_LIMITS_H
 #define __BACKEND_LIMITS_H

@@ -26,12 +26,13 @@
 #ifndef __BACKEND_PATCHES_H
 #define __BACKEND_PATCHES_H
 
+#include "backend_limits.h"
+
 /* The same flags serve bindgen, which reads the backend's intf.h without the BPF headers. */
 #if __has_include(<bpf/bpf_helpers.h>)
 
 #include <scx/common.bpf.h>
 
-#include "backend_limits.h"
 #include "backend_patches/common.h"
 #include "backend_patches/offline_cpu.h"
 #include "backend_patches/drain_race.h"

@@ -9,8 +9,8 @@
  * returns !!scx_bpf_dispatch_nr_slots(), which is 1 while there is room.
  *
  * Fix: the helper is called until it takes nothing, at most PATCH_DRAIN + 2 times. `Limits::KERNEL`
- * of src/engine.rs sends no more than PATCH_DRAIN decisions a round. The loop is also where
- * drain_race.h learns that a CPU was turned away.
+ * of crates/engine/src/round.rs sends no more than PATCH_DRAIN decisions a round. The loop is also
+ * where drain_race.h learns that a CPU was turned away.
  *
  * How to see it: every return value of the helper is 0, 1 or -16. VM scenario `bars`, p99 of `wake`
  * and `mixed`.

@@ -3,9 +3,10 @@
 //! The backend's half of the contract: what its BPF program does with tasks that wake up, wait,
 //! and are decided for.
 
+use super::Machine;
 use super::cpu::{Next, Prev};
+use super::limits::{DRAIN, RING};
 use super::state::{Current, Down, Kick, Stage, Where};
-use super::{DRAIN, Machine, RING};
 use crate::observer::{Event, Observer};
 use crate::topology::Mask;
 use crate::workload::weight_of_nice;

@@ -10,7 +10,9 @@ mod cpu;
 mod fast_path;
 mod faults;
 mod kernel;
+pub mod limits;
 mod program;
+pub mod rules;
 mod scheduler;
 mod state;
 mod stranded;
@@ -27,6 +29,7 @@ use super::workload::Workload;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use fast_path::Settings;
+use limits::{HEARTBEAT, RING};
 use pandemonium_engine::knobs::Knobs;
 use pandemonium_engine::task::{Arrival, Pid};
 use pandemonium_engine::time::{Span, Stamp};
@@ -34,17 +37,9 @@ use pandemonium_engine::{MachineView, Policy};
 use state::{Cpu, Current, Down, Kick, Occupied, Queue, Scheduler, Stage, Task, Where};
 use watch::Watch;
 
-/// Messages that fit into a ring; `MAX_ENQUEUED_TASKS` of the backend.
-const RING: usize = 4096;
-/// Decisions that one dispatch call takes; `PATCH_DRAIN` of src/bpf/backend_limits.h.
-const DRAIN: usize = 8;
 /// Where simulated time begins: far from zero, as the clock of a machine that has been up.
 pub const START: Stamp = Stamp::from_nanos(EPOCH);
 const EPOCH: u64 = 1 << 40;
-/// The backend's timer: `USERSCHED_TIMER_NS`.
-const HEARTBEAT: u64 = 1_000_000_000;
-/// The kernel ends a scheduler that leaves a task waiting for so long: the backend's `timeout_ms`.
-const WATCHDOG: u64 = 5_000_000_000;
 /// The first pid that a simulated task gets.
 const PID_FIRST: i32 = 1000;
 const NO_SLOT: u32 = u32::MAX;

@@ -178,13 +178,6 @@ impl Default for Occupied {
     }
 }
 
-impl Occupied {
-    /// Whether the occupant has had what it was given.
-    pub fn is_outlived(&self, now: u64) -> bool {
-        self.slice > 0 && now - self.since >= self.slice
-    }
-}
-
 /// A queue of the kernel: by virtual time, and in order of insertion where that is equal.
 pub(super) type Queue = BTreeSet<(u64, u64, u32)>;
 

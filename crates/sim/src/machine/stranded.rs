@@ -3,16 +3,12 @@
 //! Those for whom a round decided, and who still wait when it is over: `src/bpf/leftover.bpf.h`.
 
 use super::Machine;
-use super::fast_path::{SCAN, rank};
+use super::fast_path::rank;
+use super::limits::{ROUND, SCAN, STRANDED};
 use super::state::Where;
 use super::watch::Waiter;
 use crate::observer::Observer;
 use pandemonium_engine::task::{Dispatch, Tier};
-
-/// Decisions that are looked after: `FP_ROUND`.
-const ROUND: usize = 8;
-/// A task that was left over is looked at after this: `left_over_ns`.
-const LEFT_OVER: u64 = 100_000;
 
 impl<W: Observer> Machine<W> {
     /// The policy has decided for a task, which shall not be left waiting when the round is over.
@@ -39,7 +35,7 @@ impl<W: Observer> Machine<W> {
             if !matches!(place, Where::Shared | Where::Queue(_)) {
                 continue;
             }
-            let due = self.now + LEFT_OVER;
+            let due = self.now + STRANDED;
             self.watch_one(cpu, Waiter { pid, since, due, kicks: 0, lower_only: true });
         }
     }

@@ -4,20 +4,13 @@
 //! waits, and notices a slice that was used up between two ticks and a task that waits in spite of
 //! all interrupts.
 
-use super::fast_path::{KICK_INTERVAL, Need, rank};
+use super::fast_path::rank;
+use super::limits::{AGAIN, AGAIN_MAX, KICK_INTERVAL, SOON, WATCHED};
+use super::rules::Need;
 use super::state::{Current, Where};
 use super::{Machine, Plan};
 use crate::observer::Observer;
 use pandemonium_engine::task::{Pid, Tier};
-
-/// Who waits longer than this gets a second interrupt: `again_ns`.
-const AGAIN: u64 = 500_000;
-/// So many times: `FP_AGAIN_MAX`.
-const AGAIN_MAX: u32 = 3;
-/// A timer is not armed for less: `soon_ns`.
-const SOON: u64 = 20_000;
-/// Wake-ups that a CPU keeps an eye on: `FP_WATCHED`.
-const WATCHED: usize = 8;
 
 #[derive(Clone, Copy)]
 pub(super) struct Waiter {
@@ -138,11 +131,11 @@ impl<W: Observer> Machine<W> {
 
     /// A CPU for a task that still waits: the one in whose queue it is, or any.
     fn kick_again(&mut self, slot: u32, here: u32, lower_only: bool) {
-        let mut need = Need { here, overdue: true, lower_only, ..Need::default() };
+        let mut need = Need { overdue: true, lower_only, ..self.need(slot, here) };
         match self.tasks[slot as usize].place {
             Where::Queue(cpu) => {
                 let cpu = u32::from(cpu);
-                if self.gives_way(cpu, slot, &mut need) && self.may_kick(cpu) {
+                if self.gives_way(cpu, &mut need) && self.may_kick(cpu) {
                     self.interrupt(cpu, Some(slot));
                 }
             }
@@ -159,7 +152,7 @@ impl<W: Observer> Machine<W> {
         if !ours || !self.somebody_waits(cpu) {
             return None;
         }
-        if !seen.is_outlived(self.now) {
+        if !self.cpu_view(cpu).is_outlived(self.now) {
             return Some(seen.since + seen.slice);
         }
         if !self.may_kick(cpu) {
