@@ -5,6 +5,7 @@
 //! Each of the two is built by this program started anew, because their builders take what they
 //! are told from the environment and the current directory, and talk to cargo themselves.
 
+use sha2::{Digest, Sha256};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,31 @@ const CLANG_OLDEST: u32 = 18;
 const STEP: &str = "PANDEMONIUM_BUILD_STEP";
 const BACKEND: &str = "backend";
 const FAST_PATH: &str = "fast path";
+
+/// The backend's sources for which the patches are written, by SHA-256, and what to look at again
+/// when another version comes with other ones.
+const REVIEWED: [Reviewed; 2] = [
+    Reviewed {
+        source: "main.bpf.c",
+        sha256: "3f8a94dde19fc0cb6bb8202257e6867707c8c310695acd0b2d83b790f3481d67",
+        look_at: "every patch in src/bpf/backend_patches/ (offline_cpu, drain_race, drain_many, \
+            not_deciding, round_in_progress, domain_return, exiting_task, ring_wakeup, self_kick)",
+    },
+    Reviewed {
+        source: "src/bpf.rs",
+        sha256: "60ac9e286e7c3ca24cd69d06082f58628fd9bb47a8af870cca14ea12710dc487",
+        look_at: "src/backend.rs and the patches that rest on what user space does \
+            (not_deciding, round_in_progress, ring_wakeup in src/bpf/backend_patches/)",
+    },
+];
+
+/// A source of the backend that was read.
+struct Reviewed {
+    /// Where the backend's builder writes it.
+    source: &'static str,
+    sha256: &'static str,
+    look_at: &'static str,
+}
 
 fn main() -> ExitCode {
     let built = match env::var(STEP).as_deref() {
@@ -45,11 +71,11 @@ fn build_both() -> anyhow::Result<()> {
     fs::create_dir_all(&own)?;
     build(FAST_PATH, Command::new(env::current_exe()?).env("OUT_DIR", &own), &root)?;
     // The backend writes its C and Rust sources into the current directory: this way the source
-    // tree stays clean. Its source stays as it is; what it calls is wrapped (see the header).
+    // tree stays clean. Its source stays as it is; the patches wrap what it calls.
     fs::create_dir_all(out.join("src"))?;
-    let guard = root.join("src/bpf/backend_guard.h");
+    let patches = root.join("src/bpf/backend_patches.h");
     let flags = env::var("BPF_EXTRA_CFLAGS_PRE_INCL").unwrap_or_default();
-    let flags = format!("{flags} -include {}", guard.display());
+    let flags = format!("{flags} -include {}", patches.display());
     let mut command = Command::new(env::current_exe()?);
     build(BACKEND, command.current_dir(&out).env("BPF_EXTRA_CFLAGS_PRE_INCL", flags), &root)
 }
@@ -70,7 +96,25 @@ fn build(step: &str, command: &mut Command, root: &Path) -> anyhow::Result<()> {
 }
 
 fn build_backend() -> anyhow::Result<()> {
-    scx_rustland_core::RustLandBuilder::new()?.build()
+    let built = scx_rustland_core::RustLandBuilder::new()?.build();
+    // The builder writes the sources before it compiles them. Another version may not compile, and
+    // the compiler's complaint would hide why.
+    REVIEWED.iter().try_for_each(check_reviewed)?;
+    built
+}
+
+/// Fails if the backend's builder wrote another source than the one that was read.
+fn check_reviewed(file: &Reviewed) -> anyhow::Result<()> {
+    let digest = Sha256::digest(fs::read(file.source)?);
+    let sha256: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    anyhow::ensure!(
+        sha256 == file.sha256,
+        "{} of scx_rustland_core is not the one that was read: look again at {}, compare \
+         docs/upstream.md, and then put {sha256} into build.rs",
+        file.source,
+        file.look_at
+    );
+    Ok(())
 }
 
 fn build_fast_path() -> anyhow::Result<()> {

@@ -95,14 +95,15 @@ pub struct KernelCounters {
     pub congested: u64,
 }
 
-/// What we tell the kernel half of ourselves: `guard_activity` in src/bpf/backend_guard.h. It takes
-/// us to be away until we say otherwise, and then sends nobody up.
+/// What the scheduler process does, for the backend patches: `enum patch_activity` of
+/// src/bpf/backend_limits.h. Until it says otherwise, it does not decide, and the backend queues no
+/// task to it.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 enum Activity {
-    Away = 0,
-    Deciding = 1,
-    Resting = 2,
+    NotDeciding = bpf_intf::patch_activity_PATCH_NOT_DECIDING,
+    Deciding = bpf_intf::patch_activity_PATCH_DECIDING,
+    Resting = bpf_intf::patch_activity_PATCH_RESTING,
 }
 
 /// The loaded backend.
@@ -160,7 +161,7 @@ impl<'cb> KernelPort<'cb> {
         };
         // Without a fast path nobody knows which CPU is idle, and coming up would be in vain.
         if let (Some(_), Some(bss)) = (&port.fast, &mut port.bpf.skel.maps.bss_data) {
-            bss.guard_domain = setup.domain;
+            bss.patch_domain = setup.domain;
         }
         port.look();
         Ok(port)
@@ -184,7 +185,7 @@ impl<'cb> KernelPort<'cb> {
         if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
             let word = activity as u32;
             // SAFETY: a reference to live memory, written as volatile because the kernel reads it.
-            unsafe { std::ptr::write_volatile(&mut bss.guard_activity, word) };
+            unsafe { std::ptr::write_volatile(&mut bss.patch_activity, word) };
         }
     }
 
@@ -246,7 +247,7 @@ impl<'cb> KernelPort<'cb> {
     pub fn unload(mut self) -> End {
         // The kernel fills in its reason while it unloads; whether it had one before matters.
         let by_kernel = self.exit_kind() != 0;
-        self.say(Activity::Away);
+        self.say(Activity::NotDeciding);
         self.bpf.unload();
         if !by_kernel {
             return End::Signal;

@@ -23,6 +23,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "fast_path.h"
+#include "rules.h"
 #include "records.bpf.h"
 #include "kick.bpf.h"
 #include "missed.bpf.h"
@@ -41,9 +42,11 @@ static bool went_up(struct task_struct *p)
 static void kick_bound(struct task_struct *p, struct need *n)
 {
 	s32 cpu = queued_on(p);
+	struct fp_settings *s = the_settings();
 	struct fp_cpu *c = cpu_record(cpu);
 
-	if (cpu < 0 || !c || c->occupant == FP_IDLE || !gives_way(c, n) || !may_kick(c, n->now))
+	if (cpu < 0 || !c || !s || c->occupant == FP_IDLE || !gives_way(c, n, s) ||
+	    !may_kick(c, n->now))
 		return;
 	count(FP_BOUND);
 	kick(c, cpu, n->now);
@@ -56,7 +59,7 @@ static s32 kick_for(struct task_struct *p, struct need *n, struct fp_cpu *here)
 
 	if (!kicks_are_on() || !(p->scx.flags & TASK_QUEUED_FLAG))
 		return -1;
-	n->meek = is_meek(p);
+	n->never_preempts = never_preempts(p);
 	if (!went_up(p)) {
 		kick_bound(p, n);
 		return -1;
@@ -131,16 +134,6 @@ SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(fp_wakeup_new, struct task_struct *p)
 {
 	return woken(p, true);
-}
-
-/* Once it has woken somebody, a task that sleeps soon has handed its CPU over; others have not. */
-static u8 count_handoff(u8 before, bool asleep, u64 woke, u64 now)
-{
-	if (!woke)
-		return before;
-	if (!asleep || now - woke > handoff_ns)
-		return 0;
-	return before < FP_HANDOFF_TRUST ? before + 1 : before;
 }
 
 static void stops(struct task_struct *prev, bool asleep, u64 woke, u64 now)

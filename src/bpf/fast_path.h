@@ -54,6 +54,28 @@ enum fp_limits {
 	FP_WINDOW_BITS = 20,
 };
 
+/* Times in nanoseconds. */
+enum fp_times {
+	/* A CPU is not kicked twice within this. */
+	FP_KICK_INTERVAL_NS = 50 * 1000,
+	/*
+	 * A waker that sleeps within this handed its CPU over. The way through user space takes about
+	 * as long when a CPU is interrupted for it, so waiting for the waker's CPU costs no more.
+	 */
+	FP_HANDOFF_NS = 100 * 1000,
+	/* A CPU outside the domain is not kicked twice within this for a CPU inside. */
+	FP_RETURN_INTERVAL_NS = 1000 * 1000,
+	/*
+	 * A task that woke up and waits longer than this gets a second kick: several times what the
+	 * way through user space takes, a small part of the 4 ms to the next tick.
+	 */
+	FP_AGAIN_NS = 500 * 1000,
+	/* The same for a task that is stranded when a round ends: most have run by then. */
+	FP_STRANDED_NS = 100 * 1000,
+	/* The timer is not armed for less. */
+	FP_SOON_NS = 20 * 1000,
+};
+
 /* What a CPU runs, in the order of urgency. */
 enum fp_occupant {
 	FP_IDLE = 0,

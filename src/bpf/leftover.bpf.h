@@ -50,7 +50,7 @@ __noinline u32 watch_left_over(s32 pid, u32 cpu, u64 now)
 	if (!p)
 		return 0;
 	if (queue_of(p) <= SHARED_QUEUE)
-		watch_one(w, pid, t->waiting ? t->woken : t->stopped, now + left_over_ns, true, now);
+		watch_one(w, pid, t->waiting ? t->woken : t->stopped, now + FP_STRANDED_NS, true, now);
 	bpf_task_release(p);
 	return 0;
 }

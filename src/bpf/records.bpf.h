@@ -161,7 +161,7 @@ static bool is_light(const struct task_struct *p)
 }
 
 /* Whether nobody is to be interrupted for the task. */
-static bool is_meek(const struct task_struct *p)
+static bool never_preempts(const struct task_struct *p)
 {
 	return p->policy == SCHED_IDLE_CLASS || p->static_prio >= NICE_19_PRIO;
 }

@@ -19,19 +19,10 @@ void bpf_task_release(struct task_struct *p) __ksym;
 #define PIN_TO_THIS_CPU 2
 
 /*
- * A task that woke up and waits longer than this gets a second kick: several times what the way
- * through user space takes, a small part of the 4 ms to the next tick.
- */
-const volatile u64 again_ns = 500 * 1000;
-/* The same for one that a round has left over: most have run by then. */
-const volatile u64 left_over_ns = 100 * 1000;
-/*
  * The kernel's tick. Slices of about one or more are left to it: a timer of our own for each slice
  * of each task that computes costs 0.5 % of their work.
  */
 const volatile u64 tick_ns = 4 * 1000 * 1000;
-/* The timer is not armed for less. */
-const volatile u64 soon_ns = 20 * 1000;
 
 struct waiter {
 	u64 since;
@@ -85,7 +76,7 @@ static void arm(struct watch *w, u64 at, u64 now)
 	if (w->armed && w->armed <= at)
 		return;
 	w->armed = at;
-	bpf_timer_start(&w->timer, at > now + soon_ns ? at - now : soon_ns, PIN_TO_THIS_CPU);
+	bpf_timer_start(&w->timer, at > now + FP_SOON_NS ? at - now : FP_SOON_NS, PIN_TO_THIS_CPU);
 }
 
 /* Looks at `due` whether the task that waits since then still does. */
@@ -119,7 +110,7 @@ static void watch_waiter(struct task_struct *p)
 	if (!w || !here || !t || t->pid != p->pid || !t->waiting ||
 	    (t->kicked_cpu >= 0 && !t->handed_off))
 		return;
-	due = here->retry_at && t->kicked_cpu < 0 ? here->retry_at : t->woken + again_ns;
+	due = here->retry_at && t->kicked_cpu < 0 ? here->retry_at : t->woken + FP_AGAIN_NS;
 	watch_one(w, p->pid, t->woken, due, false, t->woken);
 }
 
@@ -168,22 +159,23 @@ static void kick_again(const struct waiter *one, u32 cpu, u64 now)
 {
 	struct need n = { .now = now, .here = cpu, .overdue = true };
 	struct task_struct *p = bpf_task_from_pid(one->pid);
+	struct fp_settings *s = the_settings();
 	struct fp_cpu *c;
 	s32 queue;
 
 	if (!p)
 		return;
 	n.tier = tier_of(one->pid);
-	n.meek = is_meek(p);
+	n.never_preempts = never_preempts(p);
 	n.lower_only = one->lower_only;
 	queue = queued_on(p);
 	c = cpu_record(queue);
 	if (!(p->scx.flags & TASK_QUEUED_FLAG)) {
 		/* It has run and gone to sleep. */
-	} else if (queue < 0 || !c) {
+	} else if (queue < 0 || !c || !s) {
 		if (make_room(p, &n) >= 0)
 			count(FP_AGAIN);
-	} else if (gives_way(c, &n) && may_kick(c, now)) {
+	} else if (gives_way(c, &n, s) && may_kick(c, now)) {
 		kick(c, queue, now);
 		count(FP_AGAIN);
 	}
@@ -208,7 +200,7 @@ static u64 look_after_waiters(struct watch *w, u32 cpu, u64 now)
 		if (one->due <= now) {
 			kick_again(one, cpu, now);
 			one->kicks++;
-			one->due = now + again_ns;
+			one->due = now + FP_AGAIN_NS;
 		}
 		if (!next || one->due < next)
 			next = one->due;
@@ -227,7 +219,7 @@ static u64 look_after_slice(u32 cpu, u64 now)
 	if (!is_outlived(c, now))
 		return c->since + c->slice;
 	if (!may_kick(c, now))
-		return now + kick_interval_ns;
+		return now + FP_KICK_INTERVAL_NS;
 	count(FP_OUTLIVED);
 	kick(c, cpu, now);
 	return 0;

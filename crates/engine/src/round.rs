@@ -28,8 +28,8 @@ impl Limits {
     pub const ARRIVALS: usize = 4096;
 
     /// One decision for the CPU that becomes free, so that all others are made as late as can be;
-    /// and as many besides as one dispatch call takes from the ring (`DRAIN_MAX` of the backend patches),
-    /// if an urgent task waits.
+    /// and while an urgent task waits, as many besides as one dispatch call takes (`PATCH_DRAIN` of
+    /// src/bpf/backend_limits.h).
     pub const KERNEL: Limits = Limits { arrivals: Limits::ARRIVALS, dispatches: 1, extra: 7 };
 }
 

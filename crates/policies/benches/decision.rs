@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a decision costs: from a task's arrival to its dispatch, through `round()`, against the
+//! The cost of a decision, from a task's arrival to its dispatch, through `round()`, compared with the
 //! `vruntime` reference in the same run.
 //!
-//! A number of tasks is runnable all the time: each round takes in one task and sends one, which
-//! is the dearest way to decide. Who is dispatched goes to the end of a line and arrives again
-//! when it has passed it, as a requeue or a wake-up, so nobody is decided about twice in a row.
-//! The port does next to nothing, and what it does is paid by both policies. Time is CPU time of
-//! this thread, so that a busy machine lengthens the run and not the figures; what others do to
-//! the caches remains in them.
+//! The number of runnable tasks is constant: each round receives one task and dispatches one, which
+//! is the most expensive case. A dispatched task goes to the end of a list and arrives again, as a
+//! requeue or a wake-up, when it reaches the front, so no task is dispatched twice in a row. The port
+//! does almost nothing, and its cost is the same for both policies. Time is the CPU time of this
+//! thread, so that other programs lengthen the run but not the figures; their effect on the caches
+//! remains.
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use pandemonium_engine::Setup;
@@ -23,30 +23,30 @@ use std::time::Duration;
 const CPUS: u32 = 16;
 /// Runnable tasks: few, and nearly as many as the table holds.
 const TASKS: [u32; 2] = [100, 100_000];
-/// To so many runnable tasks there is one more that is away: it runs or sleeps. With 100,000 they
-/// still fit into the table together.
+/// For this many runnable tasks there is one more that runs or sleeps. With 100,000 runnable tasks all
+/// still fit into the table.
 const AWAY: u32 = 4;
-/// Between two decisions: 16 CPUs, and tasks that run for 1.6 ms on average. The same for every
-/// number of tasks, so a crowd waits long, and every other decision is a rescue.
+/// Time between two decisions: 16 CPUs, and tasks that run for 1.6 ms on average. It is the same for
+/// every number of tasks, so many tasks wait long, and every other decision is a rescue.
 const BETWEEN: Span = Span::from_micros(100);
 const ONE: Limits = Limits { arrivals: Limits::ARRIVALS, dispatches: 1, extra: 0 };
-/// Names that belong to a tier, so that the mix of tiers does not depend on how long a task waits
-/// in here; behaviour is observed all the same.
+/// Names with a tier, so that the mix of tiers does not depend on how long tasks wait in the bench.
+/// The policy observes the behaviour all the same.
 const NAMES: [(&str, Tier); 2] = [("audio", Tier::LatCritical), ("shell", Tier::Interactive)];
 
-/// What a decision may cost with 100 tasks; with 100,000 less than twice what it costs with 100.
+/// Highest cost of a decision with 100 tasks. With 100,000 it must be less than twice that with 100.
 const BAR: Duration = Duration::from_nanos(250);
-/// Decisions a second that one core makes.
+/// Lowest number of decisions a second on one core.
 const BAR_RATE: f64 = 1e6;
 
-/// Tasks that come back some time after they were dispatched.
+/// A port whose tasks arrive again some time after their dispatch.
 struct Ring {
     now: Stamp,
-    /// What lies in the ring.
+    /// The message in the ring.
     next: Option<Arrival>,
-    /// Who was dispatched, in this order.
+    /// The dispatched tasks, in order of dispatch.
     away: VecDeque<Pid>,
-    /// Numbers the messages.
+    /// The number of messages so far.
     sent: u64,
     with_facts: bool,
     by_tier: [u64; 3],
@@ -62,8 +62,8 @@ impl Ring {
         Ring { now, next: None, away, sent: 0, with_facts, by_tier: [0; 3], view }
     }
 
-    /// The next message of a task. What it says follows from the task's number and the time, so
-    /// that the port needs no memory of its own.
+    /// The next message of a task, derived from its pid and the time, so that the port needs no memory
+    /// about tasks.
     fn arrival(&mut self, pid: Pid) -> Arrival {
         self.sent += 1;
         let (name, run_interval, cause) = match pid.as_raw() % 10 {
@@ -87,7 +87,7 @@ impl Ring {
         }
     }
 
-    /// Counters that only grow, as the kernel's do.
+    /// Counters that only grow, like the kernel's.
     fn facts(&self, cause: Cause, run_interval: Span) -> Facts {
         let woke = cause == Cause::Wakeup;
         Facts {
@@ -122,14 +122,14 @@ impl Port for Ring {
     }
 }
 
-/// A policy among runnable tasks.
+/// A policy and its tasks.
 struct Course<Q> {
     policy: Q,
     ring: Ring,
 }
 
 impl<Q: Policy> Course<Q> {
-    /// Every task has arrived, and each has been dispatched about twice.
+    /// Lets all tasks arrive and dispatches each about twice.
     fn new(policy: Q, tasks: u32, with_facts: bool) -> Self {
         let mut course = Course { policy, ring: Ring::new(with_facts) };
         for number in 1..=tasks + tasks / AWAY {
@@ -142,18 +142,18 @@ impl<Q: Policy> Course<Q> {
             course.policy.on_arrival(course.ring.now, arrival, &course.ring.view);
         }
         course.run(u64::from(3 * tasks));
-        assert_eq!(course.policy.queued() + 1, tasks as usize, "one lies in the ring");
+        assert_eq!(course.policy.queued() + 1, tasks as usize, "one is in the ring");
         course.ring.by_tier = [0; 3];
         course
     }
 
-    /// Makes so many decisions and says how much CPU time they took.
+    /// Makes so many decisions and returns their CPU time.
     fn run(&mut self, decisions: u64) -> Duration {
         let start = cpu_time();
         for _ in 0..decisions {
             self.ring.now = self.ring.now + BETWEEN;
             let done = round(self.ring.now, &mut self.ring, &mut self.policy, ONE);
-            assert_eq!(done.sent, 1, "somebody is always runnable");
+            assert_eq!(done.sent, 1, "some task is always runnable");
         }
         cpu_time() - start
     }
@@ -162,18 +162,18 @@ impl<Q: Policy> Course<Q> {
 /// CPU time of this thread.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one timespec, which is ours.
+    // SAFETY: the kernel writes one timespec, to the local variable.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     assert_eq!(failed, 0, "every Linux has this clock");
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What was measured of one policy.
+/// The measurement of one policy.
 struct Figure {
     policy: &'static str,
     tasks: u32,
     with_facts: bool,
-    /// Nanoseconds a decision: the median of all samples.
+    /// Nanoseconds per decision, the median of all samples.
     median: f64,
     /// Share of Batch, Interactive and LatCritical among the decisions.
     by_tier: [f64; 3],
@@ -206,7 +206,7 @@ fn measure<Q: Policy>(
     Figure { policy: name, tasks, with_facts, median, by_tier }
 }
 
-/// The figures side by side, and how far each bar is met or missed.
+/// Prints all figures, and whether each bar is met.
 fn print(figures: &[Figure]) {
     println!("ns a decision (median) | tasks | facts | batch, interactive, lat-critical");
     for figure in figures {
@@ -218,18 +218,18 @@ fn print(figures: &[Figure]) {
         );
     }
     for pair in figures.chunks(2).filter(|pair| pair[0].policy == "pandemonium") {
-        let (few, crowd) = (pair[0].median, pair[1].median);
+        let (few, many) = (pair[0].median, pair[1].median);
         let facts = if pair[0].with_facts { "with facts" } else { "messages only" };
         let bar = BAR.as_nanos() as f64;
         println!("{facts}:");
-        verdict("ns with 100 tasks", few, bar, few <= bar);
-        verdict("times that with 100,000", crowd / few, 2.0, crowd < 2.0 * few);
-        let rate = 1e9 / few.max(crowd);
-        verdict("decisions a second", rate, BAR_RATE, rate >= BAR_RATE);
+        print_bar("ns with 100 tasks", few, bar, few <= bar);
+        print_bar("times that with 100,000", many / few, 2.0, many < 2.0 * few);
+        let rate = 1e9 / few.max(many);
+        print_bar("decisions a second", rate, BAR_RATE, rate >= BAR_RATE);
     }
 }
 
-fn verdict(what: &str, is: f64, bar: f64, met: bool) {
+fn print_bar(what: &str, is: f64, bar: f64, met: bool) {
     let word = if met { "met" } else { "MISSED" };
     println!("  {word}: {is:.3} {what}, the bar is {bar}");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who goes first.
+//! The order in which tasks are dispatched.
 
 use crate::script::{arrival, knobs};
 use crate::world::{World, sent};
@@ -30,7 +30,7 @@ fn compositor(ticket: u64) -> Arrival {
     Arrival { comm: Comm::from_text("kwin_wayland"), ..arrival(LAT_CRITICAL, ticket) }
 }
 
-/// A task that is Interactive whatever else it does, with a run interval to its name.
+/// A task that is Interactive by its name, with this run interval.
 fn worker(ticket: u64, run_interval: Span) -> Arrival {
     let cause = if ticket == 1 { Cause::New } else { Cause::Requeue };
     let comm = Comm::from_text("kworker/u8:1");
@@ -43,11 +43,11 @@ fn worker(ticket: u64, run_interval: Span) -> Arrival {
     }
 }
 
-/// One task of each tier, known to the policy and at rest.
-fn acquaint(policy: &mut Pandemonium) -> World<'_, Pandemonium> {
+/// A world with one task of each tier, which the policy knows and which do not wait.
+fn with_known_tasks(policy: &mut Pandemonium) -> World<'_, Pandemonium> {
     let mut world = World::new(policy);
     for ticket in 1..=2 {
-        // Longer than any slice, so that the hog is known as one.
+        // Longer than any slice, so that the policy classifies the hog as Batch.
         let long = Span::from_millis(100);
         world.decide(&[hog(ticket, long), worker(ticket, Span::ZERO), compositor(ticket)]);
         world.pass(Span::from_millis(1));
@@ -62,8 +62,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// On any machine, with any slices, and whatever the tasks have run: fairness orders tasks of
-    /// one tier and never lifts one above the next.
+    /// With any number of CPUs, any slices and any runs before: virtual time orders the tasks of one
+    /// tier and never lifts a task above a higher tier.
     #[test]
     fn tiers_come_in_order_when_they_arrive_together(
         cpus in 1..1024u32,
@@ -73,16 +73,16 @@ proptest! {
     ) {
         let mut policy = Pandemonium::new(&Setup::of_cpus(cpus));
         policy.apply(&knobs);
-        let mut world = acquaint(&mut policy);
+        let mut world = with_known_tasks(&mut policy);
         let worker = worker(3, Span::from_millis(worker_ran));
         let together = [hog(3, Span::from_millis(hog_ran)), worker, compositor(3)];
         let order = pids(&world.decide(&together));
         prop_assert_eq!(order, [LAT_CRITICAL, INTERACTIVE, BATCH]);
     }
 
-    /// Among tasks that never ran before, whoever then ran the least for its weight goes first.
+    /// Every task runs once, then all wait.
     #[test]
-    fn vruntime_prefers_the_least_served_for_its_weight(
+    fn vruntime_dispatches_by_cpu_time_divided_by_weight(
         tasks in prop::collection::vec((0..30_000u64, 50..10_000u64), 2..20),
     ) {
         let mut policy = Vruntime::new();
@@ -98,15 +98,15 @@ proptest! {
         let order = world.decide(&again.collect::<Vec<_>>());
         let served = |dispatch: &Dispatch| {
             let (ran, weight) = tasks[dispatch.pid.as_raw() as usize - 1];
-            // Whole nanoseconds, as the policy counts.
+            // In whole nanoseconds, as in the policy.
             ran as u128 * 1_000 * 100 / weight as u128
         };
         prop_assert!(order.is_sorted_by_key(served), "{:?}", order);
     }
 }
 
-/// The crowd of hogs that are known as such and wait together.
-fn crowd(world: &mut World<Pandemonium>, hogs: i32) {
+/// Makes so many hogs wait together. The policy knows them as Batch.
+fn queue_hogs(world: &mut World<Pandemonium>, hogs: i32) {
     let named = |ticket| {
         let run_interval = if ticket == 1 { Span::ZERO } else { Span::from_millis(4) };
         (100..100 + hogs)
@@ -117,19 +117,19 @@ fn crowd(world: &mut World<Pandemonium>, hogs: i32) {
     world.round(Limits { arrivals: 4096, dispatches: 0, extra: 0 });
 }
 
-/// A hog waits while a compositor wants the CPU for every decision and always comes first, until
-/// the hog has waited for the threshold; then the budget is long spent, and it is its turn.
+/// A hog waits while a compositor arrives before every decision. By the time the hog has waited for
+/// the threshold the deficit budget is used up, so the hog is next.
 #[test]
-fn a_batch_task_gets_its_turn_however_many_are_more_urgent() {
+fn a_batch_task_runs_despite_endless_urgent_tasks() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(4));
-    let mut world = acquaint(&mut policy);
-    crowd(&mut world, 1);
+    let mut world = with_known_tasks(&mut policy);
+    queue_hogs(&mut world, 1);
     let mut waited = Span::ZERO;
     for ticket in 3..1_000 {
         world.port.ring.push_back(compositor(ticket));
         world.port.log.clear();
         world.round(Limits { arrivals: 4096, dispatches: 1, extra: 0 });
-        let [decided] = sent(&world.port.log)[..] else { panic!("somebody always waits") };
+        let [decided] = sent(&world.port.log)[..] else { panic!("some task always waits") };
         if decided.pid.as_raw() == 100 {
             assert_eq!(decided.reason, Reason::Deficit);
             break;
@@ -137,19 +137,18 @@ fn a_batch_task_gets_its_turn_however_many_are_more_urgent() {
         world.pass(Span::from_micros(100));
         waited += Span::from_micros(100);
     }
-    // Five hogs' weight on four CPUs, if others like it run, and the compositor's own turn.
+    // The turn of one hog beside four running ones on four CPUs, plus the turn of the compositor.
     let Knobs { sojourn_thresh, batch_slice, slice, .. } = Knobs::default();
     let limit = sojourn_thresh + batch_slice.scale(5, 4) + slice.scale(1, 4);
     assert!((limit..limit + slice).contains(&waited), "{waited}, not {limit}");
 }
 
-/// Newcomers of the highest tier, more than could be served in time, and a hog that has waited
-/// beyond the threshold: it waits for no more of them than the deficit allows.
+/// A hog has waited beyond the threshold beside more new LatCritical tasks than can run in time.
 #[test]
-fn in_a_crowd_nobody_is_passed_more_often_than_the_deficit_allows() {
+fn no_more_urgent_tasks_overtake_batch_than_the_deficit_budget_allows() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(4));
-    let mut world = acquaint(&mut policy);
-    crowd(&mut world, 1);
+    let mut world = with_known_tasks(&mut policy);
+    queue_hogs(&mut world, 1);
     let new_tasks = (200..230).map(|pid| Arrival { pid: arrival(pid, 1).pid, ..compositor(1) });
     world.port.ring.extend(new_tasks);
     world.round(Limits { arrivals: 4096, dispatches: 0, extra: 0 });
@@ -166,22 +165,22 @@ fn in_a_crowd_nobody_is_passed_more_often_than_the_deficit_allows() {
 /// Nine hogs on one CPU wait for 36 ms in their ordinary turn. That is no reason to let them all
 /// pass a compositor that has just woken up.
 #[test]
-fn a_crowd_of_hogs_does_not_pass_an_urgent_newcomer() {
+fn many_waiting_hogs_do_not_overtake_an_urgent_task() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
-    let mut world = acquaint(&mut policy);
-    crowd(&mut world, 9);
+    let mut world = with_known_tasks(&mut policy);
+    queue_hogs(&mut world, 9);
     world.pass(Span::from_millis(4 * 9));
     let order = pids(&world.decide(&[compositor(3)]));
     assert_eq!(order.first(), Some(&LAT_CRITICAL));
 }
 
-/// Whoever is urgent sleeps soon, and its CPU goes on with the hog that was decided along with it.
-/// Hogs alone are decided one at a time, as late as can be.
+/// An urgent task sleeps soon, and its CPU then runs the hog that was dispatched along with it. Without
+/// urgent tasks hogs are dispatched one at a time, as late as possible.
 #[test]
-fn one_hog_goes_along_with_the_last_urgent_task() {
+fn one_hog_is_dispatched_along_with_the_last_urgent_task() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(4));
-    let mut world = acquaint(&mut policy);
-    crowd(&mut world, 3);
+    let mut world = with_known_tasks(&mut policy);
+    queue_hogs(&mut world, 3);
     world.port.ring.push_back(compositor(3));
     world.port.ring.push_back(worker(3, Span::ZERO));
     world.port.log.clear();
@@ -192,7 +191,7 @@ fn one_hog_goes_along_with_the_last_urgent_task() {
     assert_eq!(pids(&sent(&world.port.log)), [101]);
 }
 
-/// A policy that knows tasks with the name of `hog` to be hogs.
+/// A world with waiting hogs. The process database knows their name as Batch.
 fn among_hogs(policy: &mut Pandemonium) -> World<'_, Pandemonium> {
     let mut world = World::new(policy);
     let facts = Facts { cpu_time: Span::from_millis(108), ..Facts::default() };
@@ -208,16 +207,16 @@ fn among_hogs(policy: &mut Pandemonium) -> World<'_, Pandemonium> {
     world
 }
 
-/// A child by the name of `hog` that has used so much in its life.
+/// A child with the name of the hogs that has used so much CPU time in total.
 fn child(ticket: u64, used_us: u64) -> Arrival {
     let used = Span::from_micros(used_us);
     let facts = Facts { cpu_time: used, ..Facts::default() };
     Arrival { facts: Some(facts), awake: used, ..hog(ticket, Span::ZERO) }
 }
 
-/// What is known of its name says nothing about it before it has slept or used a slice.
+/// The prediction for an inherited name is used only after the child has slept or used a slice.
 #[test]
-fn a_forked_child_is_not_taken_for_its_namesakes_when_it_is_queued_again() {
+fn the_prediction_for_an_inherited_name_waits_for_a_slice() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
     let mut world = among_hogs(&mut policy);
     world.decide(&[child(1, 50)]);
@@ -226,7 +225,7 @@ fn a_forked_child_is_not_taken_for_its_namesakes_when_it_is_queued_again() {
 }
 
 #[test]
-fn a_forked_child_that_soon_sleeps_is_no_hog_like_its_namesakes() {
+fn an_inherited_batch_prediction_is_ignored_if_the_child_sleeps_within_a_slice() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
     let mut world = among_hogs(&mut policy);
     world.decide(&[child(1, 50)]);
@@ -235,16 +234,16 @@ fn a_forked_child_that_soon_sleeps_is_no_hog_like_its_namesakes() {
 }
 
 #[test]
-fn a_forked_child_that_begins_a_known_program_is_taken_for_that_at_once() {
+fn the_prediction_for_a_new_name_is_used_at_once() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
     let mut world = among_hogs(&mut policy);
     world.decide(&[Arrival { comm: Comm::from_text("make"), ..child(1, 50) }]);
     assert_eq!(world.decide(&[child(2, 300)])[0].tier, Tier::Batch);
 }
 
-/// In the kernel's queues, where a task waits when it has been decided for.
+/// This is the order in the kernel's queues, where a task waits after its dispatch.
 #[test]
-fn of_two_of_a_tier_who_asks_for_less_goes_first() {
+fn of_two_tasks_of_a_tier_the_one_with_the_shorter_slice_is_first() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(2));
     let mut world = World::new(&mut policy);
     let draws = |pid, ticket, us| Arrival {
@@ -263,11 +262,11 @@ fn of_two_of_a_tier_who_asks_for_less_goes_first() {
     assert!(slices.contains(&150) && slices.contains(&900), "{slices:?}");
 }
 
-/// A loop that forks and waits without pause shares the machine with hogs, and so do its children.
+/// A fork loop forks and waits without a pause.
 #[test]
-fn a_loop_of_forks_and_its_children_are_no_more_urgent_than_hogs() {
+fn a_fork_loop_and_its_children_are_batch() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
-    // These hogs never run, which alone would make a Batch task of the loop.
+    // These hogs never run. With Batch starvation on, the loop would be Batch because of that alone.
     policy.apply(&Knobs {
         rules: Rules { batch_starvation: false, ..Rules::default() },
         ..Knobs::default()
@@ -284,8 +283,8 @@ fn a_loop_of_forks_and_its_children_are_no_more_urgent_than_hogs() {
     for n in 1..=400 {
         let used = Facts { cpu_time: Span::from_micros(700 * n), wakeups: n, ..Facts::default() };
         let parent = world.decide(&[of(7, n, Cause::Wakeup, used)])[0].tier;
-        let born = Facts { waker: Pid::new(7), ..Facts::default() };
-        let child = world.decide(&[of(1_000 + n as i32, 1, Cause::New, born)])[0].tier;
+        let new = Facts { waker: Pid::new(7), ..Facts::default() };
+        let child = world.decide(&[of(1_000 + n as i32, 1, Cause::New, new)])[0].tier;
         world.pass(Span::from_micros(1_100));
         tiers.push((parent, child));
     }
@@ -297,18 +296,17 @@ fn a_loop_of_forks_and_its_children_are_no_more_urgent_than_hogs() {
     );
 }
 
-/// The tiers are told apart by the slice as well: what others wait behind gets what it usually
-/// needs, and Batch the long one.
+/// LatCritical and Interactive tasks get what they usually need, and Batch the long slice.
 #[test]
 fn only_batch_tasks_get_the_long_slice() {
     let knobs = Knobs { batch_slice: Span::from_millis(8), ..Knobs::default() };
     let mut policy = Pandemonium::new(&Setup::of_cpus(4));
     policy.apply(&knobs);
-    let mut world = acquaint(&mut policy);
+    let mut world = with_known_tasks(&mut policy);
     let ran = Span::from_millis(8);
     let decided = world.decide(&[hog(3, ran), worker(3, ran), compositor(3)]);
     let slices: Vec<Span> = decided.iter().map(|dispatch| dispatch.slice).collect();
-    // Nothing is known of the first two runs; nice 0 is worth 100 of 128.
+    // The weight of nice 0 is 100 of 128.
     assert_eq!(slices[2], knobs.batch_slice.scale(100, 128));
     assert!(slices[..2].iter().all(|slice| *slice <= knobs.slice), "{slices:?}");
 }

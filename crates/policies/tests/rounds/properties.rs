@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What holds for every policy in any script.
+//! Properties of every policy under any script.
 
 use crate::checkers::{self, Verdict};
 use crate::script::{Step, arrival, scripts};
@@ -11,13 +11,13 @@ use pandemonium_engine::time::Span;
 use pandemonium_policies::{Dropping, Fifo, LIGHT_WAIT, Pandemonium, Scaling, Vruntime};
 use proptest::prelude::*;
 
-/// A policy allocates its full tables when it is made, which is most of what a case costs.
+/// Few cases, because every new policy allocates its full tables, which takes most of the time.
 const CASES: u32 = 64;
 const CPUS: u32 = 4;
 const FOREVER: Span = Span::from_nanos(u64::MAX);
 
 fn cases(cases: u32) -> ProptestConfig {
-    // A failing script is printed whole and belongs into a test with a name, not into a file.
+    // Proptest prints a failing script. It belongs into a named test, not into a regressions file.
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
@@ -25,18 +25,18 @@ fn pandemonium() -> Pandemonium {
     Pandemonium::new(&Setup::of_cpus(CPUS))
 }
 
-/// A judge and the name of what it demands.
+/// A checker and its name.
 type Checker<'a> = (&'a str, &'a dyn Fn(&[Event]) -> Verdict);
 
-/// What may be demanded of any policy, whatever its clock does.
+/// Checkers that must pass under any clock.
 const ALWAYS: [Checker; 3] = [
-    ("conserves", &checkers::conserves),
+    ("loses no task", &checkers::conserves),
     ("keeps bounds", &checkers::keeps_bounds),
     ("places by message", &checkers::places_by_message),
 ];
-/// What needs a clock that goes forward.
+/// Checkers that need a clock that never goes backward.
 const IN_TIME: [Checker; 2] = [
-    ("keeps books", &checkers::keeps_counts),
+    ("keeps counts", &checkers::keeps_counts),
     ("repeats what was refused", &checkers::repeats_refused),
 ];
 
@@ -47,7 +47,7 @@ fn pass(log: &[Event], checkers: &[Checker]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Plays the script under fair conditions before everybody who has something to say.
+/// Runs the script under fair conditions with all checkers.
 fn passes_all<Q: Policy>(
     mut policy: Q,
     script: &[Step],
@@ -59,7 +59,7 @@ fn passes_all<Q: Policy>(
     pass(&log, order)
 }
 
-/// What was decided and sent when every decision was refused `stubborn` times before.
+/// The accepted decisions if every decision is refused `stubborn` times before.
 fn decisions<Q: Policy>(mut policy: Q, script: &[Step], stubborn: usize) -> Vec<Event> {
     let conditions = Conditions { stubborn, ..Conditions::FAIR };
     sent(&play(&mut policy, script, conditions)).into_iter().map(Event::Sent).collect()
@@ -69,7 +69,7 @@ proptest! {
     #![proptest_config(cases(CASES))]
 
     #[test]
-    fn fifo_is_right_and_serves_in_order_of_arrival(script in scripts()) {
+    fn fifo_passes_all_checkers_and_serves_in_order_of_arrival(script in scripts()) {
         let by_key = |log: &[Event]| checkers::serves_in_order_of_key(log, FOREVER);
         let order: [Checker; 2] =
             [("by arrival", &checkers::serves_in_order_of_arrival), ("by key", &by_key)];
@@ -77,14 +77,14 @@ proptest! {
     }
 
     #[test]
-    fn vruntime_is_right_and_serves_in_order_of_key(script in scripts()) {
+    fn vruntime_passes_all_checkers_and_serves_in_order_of_key(script in scripts()) {
         let by_key = |log: &[Event]| checkers::serves_in_order_of_key(log, FOREVER);
         passes_all(Vruntime::new(), &script, &[("by key", &by_key)])?;
     }
 
     #[test]
-    fn pandemonium_is_right_and_rescues_whoever_is_overdue(script in scripts()) {
-        // Beside heavy tasks the turn of others comes later, by so much at most.
+    fn pandemonium_passes_all_checkers_and_rescues_overdue_tasks(script in scripts()) {
+        // Beside high-weight tasks the turn of others comes later, by at most LIGHT_WAIT.
         let limit = Scaling::new(CPUS).starvation + LIGHT_WAIT;
         let rescues = |log: &[Event]| checkers::rescues_beyond(log, limit);
         passes_all(pandemonium(), &script, &[("rescues", &rescues)])?;
@@ -95,16 +95,16 @@ proptest! {
     #![proptest_config(cases(CASES / 2))]
 
     #[test]
-    fn a_clock_that_runs_backwards_costs_no_task(script in scripts()) {
+    fn no_task_is_lost_if_the_clock_runs_backward(script in scripts()) {
         let backward = Conditions { time: Time::Backward, ..Conditions::FAIR };
         pass(&play(&mut Fifo::new(), &script, backward), &ALWAYS)?;
         pass(&play(&mut Vruntime::new(), &script, backward), &ALWAYS)?;
         pass(&play(&mut pandemonium(), &script, backward), &ALWAYS)?;
     }
 
-    /// A full ring delays decisions and changes none, now or later.
+    /// A full ring only delays decisions.
     #[test]
-    fn refusals_leave_no_trace(script in scripts(), stubborn in 1..4usize) {
+    fn refusals_change_no_decision(script in scripts(), stubborn in 1..4usize) {
         let [smooth, stubborn] = [0, stubborn].map(|stubborn| {
             let fifo = decisions(Fifo::new(), &script, stubborn);
             let vruntime = decisions(Vruntime::new(), &script, stubborn);
@@ -125,9 +125,9 @@ proptest! {
     }
 }
 
-/// The suites that boot kernels rely on this policy to show that they can fail. So does this one.
+/// The tests that boot kernels use this policy to show that they can fail, and so does this test.
 #[test]
-fn a_policy_that_drops_tasks_is_caught() {
+fn a_policy_that_loses_tasks_is_noticed() {
     let arrivals = (1..=200).map(|pid| Step::Arrive(arrival(pid, 1)));
     let script: Vec<Step> = arrivals.collect();
     let log = play(&mut Dropping::new(Fifo::new()), &script, Conditions::FAIR);

@@ -51,7 +51,7 @@ fn fork(body: impl FnOnce()) {
 fn receive(from: RawFd, mut bytes: usize) {
     let mut message = [0_u8; MESSAGE_BYTES];
     while bytes > 0 {
-        // SAFETY: the buffer is as long as we say.
+        // SAFETY: the length is the buffer's.
         let got = unsafe { libc::read(from, message.as_mut_ptr().cast(), MESSAGE_BYTES) };
         match usize::try_from(got) {
             Ok(got) if got > 0 => bytes = bytes.saturating_sub(got),
@@ -64,7 +64,7 @@ fn send(group: &[(RawFd, RawFd)], rounds: u32) {
     let message = [1_u8; MESSAGE_BYTES];
     for _ in 0..rounds {
         for (near, _) in group {
-            // SAFETY: the buffer is as long as we say.
+            // SAFETY: the length is the buffer's.
             if unsafe { libc::write(*near, message.as_ptr().cast(), MESSAGE_BYTES) } < 0 {
                 return;
             }

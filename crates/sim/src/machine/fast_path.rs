@@ -4,6 +4,8 @@
 //! `src/bpf`. Its timers are in `watch`.
 
 use super::kernel::Wake;
+use super::limits::{BATCH, FOREIGN, HANDOFF_TRUST, IDLE, OFFLINE, SCAN, WINDOW_BITS};
+use super::rules::{CpuView, Need, Protection, count_handoff, find_victim};
 use super::state::{CpuRecord, Current, Kick, Stage, Where};
 use super::{Machine, Task};
 use crate::observer::{Event, Observer};
@@ -13,26 +15,8 @@ use pandemonium_engine::facts::Facts;
 use pandemonium_engine::task::{CpuId, Pid, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 
-/// CPUs scanned for a victim: `FP_SCAN`.
-pub(super) const SCAN: u32 = 64;
-/// Shortest time between two kicks of a CPU: `kick_interval_ns`.
-pub(super) const KICK_INTERVAL: u64 = 50_000;
-/// Most kicks of a CPU in a window, and the window's length as a power of two in nanoseconds:
-/// `FP_KICKS_PER_WINDOW`, `FP_WINDOW_BITS`.
-const KICKS_PER_WINDOW: u32 = 10;
-const WINDOW_BITS: u32 = 20;
-/// A waker that sleeps within this time hands its CPU over to the wakee: `handoff_ns`.
-const HANDOFF: u64 = 100_000;
-/// Handoffs in a row before the fast path relies on the next one: `FP_HANDOFF_TRUST`.
-const TRUST: u8 = 8;
-
-/// Ranks of a CPU's occupant, in the order of urgency: `enum fp_occupant`. The tiers are between
-/// these two.
-const IDLE: u32 = 0;
-const FOREIGN: u32 = 4;
-
 pub(super) const fn rank(tier: Tier) -> u32 {
-    1 + tier.index() as u32
+    BATCH + tier.index() as u32
 }
 
 /// The fast path's settings: `struct fp_settings`, updated after each round.
@@ -52,6 +36,10 @@ impl Settings {
     pub(super) const NONE: Settings =
         Settings { preempt: true, hand_off: true, thresh: 0, burst: false, waiting: IDLE };
 
+    fn protection(&self) -> Protection {
+        Protection { thresh: self.thresh, burst: self.burst }
+    }
+
     /// Takes over the policy's new rules.
     pub(super) fn apply_rules(&mut self, rules: &KernelRules) {
         *self = Settings {
@@ -70,30 +58,6 @@ impl Settings {
             _ if policy.wants_more() => rank(Tier::Interactive),
             _ => rank(Tier::Batch),
         };
-    }
-}
-
-/// A task that needs a CPU: `struct need`.
-#[derive(Default)]
-pub(super) struct Need {
-    /// The CPU on which the fast path runs, and whether to spare it.
-    pub here: u32,
-    pub spare_here: bool,
-    /// Whether it may also preempt an occupant that has used up its slice.
-    pub overdue: bool,
-    /// Whether it may preempt lower tiers only.
-    pub lower_only: bool,
-    /// The tier of the task that has just forked it: its own tier is at most that.
-    pub parent: Option<Tier>,
-    /// If no CPU can be preempted now: when the first one can be, zero if that is unknown.
-    pub retry_at: u64,
-}
-
-impl Need {
-    fn retry(&mut self, at: u64) {
-        if self.retry_at == 0 || at < self.retry_at {
-            self.retry_at = at;
-        }
     }
 }
 
@@ -121,7 +85,9 @@ impl<W: Observer> Machine<W> {
             Current::Task(parent) if !how.slept => Some(self.tasks[parent as usize].tier()),
             _ => None,
         };
-        let mut need = Need { here, spare_here, parent, ..Need::default() };
+        let mut need = Need { spare_here, ..self.need(slot, here) };
+        // A new task is no more urgent than its parent.
+        need.tier = parent.map_or(need.tier, |parent| need.tier.min(rank(parent)));
         let kicked = self.kick_for(slot, &mut need);
         let handed_off = spare_here && kicked == Some(here);
         let seen = &mut self.cpus[here as usize].seen;
@@ -166,7 +132,7 @@ impl<W: Observer> Machine<W> {
     /// Kicks for a task that the backend put into a CPU's own DSQ, which only that CPU serves.
     fn kick_bound(&mut self, slot: u32, cpu: u32, need: &mut Need) {
         let idle = self.cpus[cpu as usize].seen.current == Current::Idle;
-        if !idle && self.gives_way(cpu, slot, need) && self.may_kick(cpu) {
+        if !idle && self.gives_way(cpu, need) && self.may_kick(cpu) {
             self.interrupt(cpu, Some(slot));
         }
     }
@@ -176,9 +142,7 @@ impl<W: Observer> Machine<W> {
     }
 
     pub(super) fn may_kick(&self, cpu: u32) -> bool {
-        let seen = &self.cpus[cpu as usize].seen;
-        self.now - seen.kicked >= KICK_INTERVAL
-            && (seen.window != self.now >> WINDOW_BITS || seen.kicks < KICKS_PER_WINDOW)
+        self.cpu_view(cpu).may_be_kicked(self.now)
     }
 
     /// `kick`: kicks a CPU, and names the task for which it does so, if there is one.
@@ -197,70 +161,37 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// Whether the task may preempt the CPU's occupant.
-    pub(super) fn gives_way(&self, cpu: u32, slot: u32, need: &mut Need) -> bool {
-        let seen = &self.cpus[cpu as usize].seen;
-        let occupant = self.rank_of(seen.current);
-        if occupant == IDLE || occupant == FOREIGN {
-            return occupant == IDLE;
-        }
-        let tier = self.tasks[slot as usize].tier();
-        let tier = rank(need.parent.map_or(tier, |parent| tier.min(parent)));
-        if need.lower_only {
-            return occupant < tier;
-        }
-        if need.overdue && seen.slice_expired(self.now) {
-            return true;
-        }
-        if self.never_preempts(slot) || occupant > tier {
-            return false;
-        }
-        if occupant < tier {
-            return true;
-        }
-        if tier != rank(Tier::Batch) {
-            if seen.slice == 0 || seen.slice_expired(self.now) {
-                return seen.slice > 0;
-            }
-            need.retry(seen.since + seen.slice);
-            return false;
-        }
-        let protected_until = seen.since + self.settings.thresh;
-        if self.settings.burst || self.now >= protected_until {
-            return true;
-        }
-        need.retry(protected_until);
-        false
+    /// What a task needs that waits for a CPU, found out on `here`.
+    pub(super) fn need(&self, slot: u32, here: u32) -> Need {
+        let tier = rank(self.tasks[slot as usize].tier());
+        let never_preempts = self.never_preempts(slot);
+        Need { now: self.now, here, tier, never_preempts, ..Need::default() }
     }
 
-    /// `find_victim`: among the CPUs that the task may use and preempt, the one that runs the
-    /// lowest tier; among these, one with a low-weight occupant; among these, this CPU, else the
-    /// one with the longest-running occupant.
-    fn find_victim(&self, slot: u32, need: &mut Need) -> Option<u32> {
-        let (mask, cpus) = (self.tasks[slot as usize].mask, self.setup.shape.cpus);
-        let mut best: Option<(u32, u64, u32)> = None;
-        for step in 0..SCAN.min(cpus) {
-            let cpu = (need.here + step) % cpus;
-            let state = &self.cpus[cpu as usize];
-            if step == 0 && need.spare_here || !mask.holds(cpu) || !state.online {
-                continue;
-            }
-            if !self.gives_way(cpu, slot, need) {
-                continue;
-            }
-            if !self.may_kick(cpu) {
-                need.retry(state.seen.kicked + KICK_INTERVAL);
-                continue;
-            }
-            let ran = if step == 0 { u64::MAX } else { self.now - state.seen.since };
-            let rank = 2 * self.rank_of(state.seen.current) + u32::from(!state.seen.low_weight);
-            if best
-                .is_none_or(|(lowest, longest, _)| rank < lowest || rank == lowest && ran > longest)
-            {
-                best = Some((rank, ran, cpu));
-            }
+    /// What the rules know of a CPU.
+    pub(super) fn cpu_view(&self, cpu: u32) -> CpuView {
+        let state = &self.cpus[cpu as usize];
+        let seen = &state.seen;
+        CpuView {
+            occupant: if state.online { self.rank_of(seen.current) } else { OFFLINE },
+            since: seen.since,
+            slice: seen.slice,
+            low_weight: seen.low_weight,
+            kicked: seen.kicked,
+            window: seen.window,
+            kicks: seen.kicks,
         }
-        best.map(|(_, _, cpu)| cpu)
+    }
+
+    /// Whether the occupant gives way to the task.
+    pub(super) fn gives_way(&self, cpu: u32, need: &mut Need) -> bool {
+        self.cpu_view(cpu).gives_way(need, &self.settings.protection())
+    }
+
+    fn find_victim(&self, slot: u32, need: &mut Need) -> Option<u32> {
+        let mask = self.tasks[slot as usize].mask;
+        let view = |cpu| mask.holds(cpu).then(|| self.cpu_view(cpu));
+        find_victim(self.setup.shape.cpus, need, &self.settings.protection(), view)
     }
 
     /// `make_room`: kicks a victim for a task that waits; returns the CPU.
@@ -276,7 +207,7 @@ impl<W: Observer> Machine<W> {
         let seen = &self.cpus[here as usize].seen;
         self.settings.hand_off
             && seen.woke == 0
-            && seen.handoffs >= TRUST
+            && seen.handoffs >= HANDOFF_TRUST
             && self.tasks[slot as usize].mask.holds(here)
     }
 
@@ -368,7 +299,7 @@ impl<W: Observer> Machine<W> {
             self.interrupt(cpu, Some(slot));
             Some(cpu)
         } else if tier == Tier::LatCritical {
-            let mut need = Need { here: cpu, spare_here: true, ..Need::default() };
+            let mut need = Need { spare_here: true, ..self.need(slot, cpu) };
             self.kick_victim(slot, &mut need)
         } else {
             None
@@ -492,15 +423,5 @@ impl<W: Observer> Machine<W> {
             stopped: Stamp::from_nanos(task.stopped),
             ..Facts::default()
         }
-    }
-}
-
-/// The new number of handoffs in a row: a task that sleeps soon after waking another task has
-/// handed its CPU over; one that runs on has not.
-fn count_handoff(before: u8, asleep: bool, woke: u64, now: u64) -> u8 {
-    match woke {
-        0 => before,
-        woke if asleep && now - woke <= HANDOFF => (before + 1).min(TRUST),
-        _ => 0,
     }
 }

@@ -3,9 +3,10 @@
 //! The backend's BPF program: what it does with tasks that wake up, wait, and are dispatched by the
 //! policy.
 
+use super::Machine;
 use super::cpu::{Next, Prev};
+use super::limits::{DRAIN, RING};
 use super::state::{Current, Down, Kick, Stage, Where};
-use super::{DRAIN, Machine, RING};
 use crate::observer::{Event, Observer};
 use crate::topology::Mask;
 use crate::workload::weight_of_nice;

@@ -10,7 +10,9 @@ mod cpu;
 mod fast_path;
 mod faults;
 mod kernel;
+pub mod limits;
 mod program;
+pub mod rules;
 mod scheduler;
 mod state;
 mod stranded;
@@ -27,23 +29,16 @@ use super::workload::Workload;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use fast_path::Settings;
+use limits::{HEARTBEAT, RING};
 use pandemonium_engine::task::{Arrival, Pid};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{KernelRules, MachineView, Policy};
 use state::{Cpu, CpuRecord, Current, Down, Kick, Queue, Scheduler, Stage, Task, Where};
 use watch::Watch;
 
-/// Messages that a ring can hold: `MAX_ENQUEUED_TASKS` of the backend.
-const RING: usize = 4096;
-/// Decisions that one dispatch call takes from the ring: `GUARD_DRAIN` of src/bpf/backend_guard.h.
-const DRAIN: usize = 8;
 /// Where simulated time begins: far from zero, like the clock of a machine that is up for a while.
 pub const START: Stamp = Stamp::from_nanos(EPOCH);
 const EPOCH: u64 = 1 << 40;
-/// Period of the backend's timer: `USERSCHED_TIMER_NS`.
-const HEARTBEAT: u64 = 1_000_000_000;
-/// The kernel ejects a scheduler if a task waits longer than this: the backend's `timeout_ms`.
-const WATCHDOG: u64 = 5_000_000_000;
 /// The lowest pid of a simulated task.
 const PID_FIRST: i32 = 1000;
 const NO_SLOT: u32 = u32::MAX;

@@ -3,8 +3,9 @@
 //! The scheduler process: runs the shipped `round()` behind the port, and takes simulated time.
 
 use super::cpu::Prev;
+use super::limits::{HEARTBEAT, RING, WATCHDOG};
 use super::state::{Current, Down, Kick, Stage, Where};
-use super::{HEARTBEAT, Machine, Plan, RING, WATCHDOG};
+use super::{Machine, Plan};
 use crate::observer::{Event, Left, Observer};
 use pandemonium_engine::facts::CpuSet;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Placement};

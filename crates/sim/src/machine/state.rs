@@ -182,13 +182,6 @@ impl Default for CpuRecord {
     }
 }
 
-impl CpuRecord {
-    /// Whether the occupant has used up its slice.
-    pub fn slice_expired(&self, now: u64) -> bool {
-        self.slice > 0 && now - self.since >= self.slice
-    }
-}
-
 /// A DSQ: (`vtime`, order of insertion, slot of the task).
 pub(super) type Queue = BTreeSet<(u64, u64, u32)>;
 

@@ -4,16 +4,12 @@
 //! CPU. `src/bpf/leftover.bpf.h`.
 
 use super::Machine;
-use super::fast_path::{SCAN, rank};
+use super::fast_path::rank;
+use super::limits::{ROUND, SCAN, STRANDED};
 use super::state::Where;
 use super::watch::Waiter;
 use crate::observer::Observer;
 use pandemonium_engine::task::{Dispatch, Tier};
-
-/// Decisions per round that are watched: `FP_ROUND`.
-const ROUND: usize = 8;
-/// Delay before the timer kicks for a stranded task: `left_over_ns`.
-const STRANDED_DELAY: u64 = 100_000;
 
 impl<W: Observer> Machine<W> {
     /// Notes a dispatched task, to check after the round whether it is stranded.
@@ -40,7 +36,7 @@ impl<W: Observer> Machine<W> {
             if !matches!(place, Where::Shared | Where::Queue(_)) {
                 continue;
             }
-            let due = self.now + STRANDED_DELAY;
+            let due = self.now + STRANDED;
             self.watch_one(cpu, Waiter { pid, since, due, kicks: 0, lower_only: true });
         }
     }

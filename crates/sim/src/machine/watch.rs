@@ -4,20 +4,13 @@
 //! callback ends a slice that expires between two ticks, and kicks again for a task that still
 //! waits after earlier kicks.
 
-use super::fast_path::{KICK_INTERVAL, Need, rank};
+use super::fast_path::rank;
+use super::limits::{AGAIN, AGAIN_MAX, KICK_INTERVAL, SOON, WATCHED};
+use super::rules::Need;
 use super::state::{Current, Where};
 use super::{Machine, Plan};
 use crate::observer::Observer;
 use pandemonium_engine::task::{Pid, Tier};
-
-/// A task that waits longer than this gets another kick: `again_ns`.
-const AGAIN: u64 = 500_000;
-/// Kicks per waiting task: `FP_AGAIN_MAX`.
-const AGAIN_MAX: u32 = 3;
-/// The shortest timeout of a timer: `soon_ns`.
-const SOON: u64 = 20_000;
-/// Waiting tasks that a CPU watches: `FP_WATCHED`.
-const WATCHED: usize = 8;
 
 /// A waiting task that a CPU watches.
 #[derive(Clone, Copy)]
@@ -143,11 +136,11 @@ impl<W: Observer> Machine<W> {
 
     /// Kicks a CPU for a task that still waits: the CPU of its DSQ, or any victim.
     fn kick_again(&mut self, slot: u32, here: u32, lower_only: bool) {
-        let mut need = Need { here, overdue: true, lower_only, ..Need::default() };
+        let mut need = Need { overdue: true, lower_only, ..self.need(slot, here) };
         match self.tasks[slot as usize].place {
             Where::Queue(cpu) => {
                 let cpu = u32::from(cpu);
-                if self.gives_way(cpu, slot, &mut need) && self.may_kick(cpu) {
+                if self.gives_way(cpu, &mut need) && self.may_kick(cpu) {
                     self.interrupt(cpu, Some(slot));
                 }
             }
@@ -164,7 +157,7 @@ impl<W: Observer> Machine<W> {
         if !ours || !self.has_urgent_waiter(cpu) {
             return None;
         }
-        if !seen.slice_expired(self.now) {
+        if !self.cpu_view(cpu).is_outlived(self.now) {
             return Some(seen.since + seen.slice);
         }
         if !self.may_kick(cpu) {

@@ -141,7 +141,8 @@ fn remove_abandoned(logs: &Path) {
 pub fn phases() -> Result<Vec<String>> {
     let probe = built(PROBE)?.with_context(|| format!("{PROBE} is not built"))?;
     let listed = command::output(Command::new(&probe).arg("list"))?;
-    serde_json::from_str(&listed).with_context(|| format!("{} list said {listed}", probe.display()))
+    serde_json::from_str(&listed)
+        .with_context(|| format!("{} list printed {listed}", probe.display()))
 }
 
 /// Fetches the programs of the guest into the cache, so that later runs need no network.

@@ -20,11 +20,11 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(
     name = "pandemonium_vm",
-        version,
-        max_term_width = 100,
-        after_help = AFTER_HELP,
-        args_conflicts_with_subcommands = true
-    )]
+    version,
+    max_term_width = 100,
+    after_help = AFTER_HELP,
+    args_conflicts_with_subcommands = true
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<What>,
@@ -101,7 +101,7 @@ fn cpus() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=8)
 }
 
-/// What is measured, and on which kernel.
+/// Which scheduler is measured, on which kernel.
 #[derive(Args)]
 pub struct Subject {
     /// Kernel series

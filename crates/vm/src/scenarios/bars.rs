@@ -179,7 +179,7 @@ impl Lab {
         self.report(Phase::Burst, "p99_ms", burst.quantile_us(990) / 1000.0);
         self.report(Phase::Burst, "own_p99_ms", own.quantile_us(990) / 1000.0);
         Ok(format!(
-            "{} forks, p50 / p99 / p99.9 {} us from the first fork, {} us from the own fork, {work}",
+            "{} forks, p50 / p99 / p99.9 {} us from the first one, {} us from its own, {work}",
             burst.count(),
             in_us(&burst),
             in_us(&own)
@@ -235,7 +235,7 @@ impl Lab {
         sleep(IDLE);
         let percent = (scheduler.cpu_time_ns()? - before) as f64 * 100.0 / IDLE.as_nanos() as f64;
         self.report(Phase::Idle, "own_cpu_percent", percent);
-        Ok(format!("our own CPU time {percent:.3} %"))
+        Ok(format!("own CPU time {percent:.3} %"))
     }
 }
 

@@ -13,29 +13,29 @@ use std::time::Duration;
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "full-user",
-        about: "--full-user: every wakeup is queued to user space, even on an idle machine, and the \
-                    mix makes progress",
+        about: "--full-user: every wakeup is queued to user space, even on an idle machine, and \
+            the mix makes progress",
         run: full_user,
         ..USUAL
     },
     Scenario {
         name: "partial",
-        about: "--partial: the scheduler schedules the tasks that asked for SCHED_EXT and no others; \
-                    all of them make progress",
+        about: "--partial: the scheduler schedules the tasks that asked for SCHED_EXT and no \
+            others; all of them make progress",
         run: partial,
         ..USUAL
     },
     Scenario {
         name: "pinned",
         about: "three tasks bound to each CPU beside unbound ones: every task makes progress, and \
-                    the bound ones stay on their CPU",
+            the bound ones stay on their CPU",
         run: pinned,
         ..USUAL
     },
     Scenario {
         name: "weights",
-        about: "hogs of nice 0 and 5 share by the kernel's weights; nice 19 and SCHED_IDLE get little, \
-                    but not nothing. In exact mode: it is about shares",
+        about: "hogs of nice 0 and 5 share by the kernel's weights; nice 19 and SCHED_IDLE get \
+            little, but not nothing. In exact mode: it is about shares",
         cpus: Some(2),
         limit_s: 60,
         exact: true,

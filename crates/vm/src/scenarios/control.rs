@@ -18,7 +18,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "tune",
         about: "changing a knob while hogs run changes how often they are switched; a value out of \
-                    range, or another user, changes nothing",
+            range, or another user, changes nothing",
         once: true,
         run: tune,
         ..USUAL
@@ -26,7 +26,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "options",
         about: "a file of knobs is used, and a wrong line in it is refused by its number; a domain \
-                    without an online CPU is refused",
+            without an online CPU is refused",
         limit_s: 90,
         once: true,
         run: options,

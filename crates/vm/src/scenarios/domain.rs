@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "domain-strict",
-        about: "a strict domain of the even CPUs: every task makes progress, and only the task bound \
-                    to an odd CPU runs outside",
+        about: "a strict domain of the even CPUs: every task makes progress, and only the task \
+            bound to an odd CPU runs outside",
         cpus: Some(4),
         limit_s: 90,
         once: true,
@@ -24,7 +24,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "domain-preferred",
         about: "a preferred domain of two CPUs: two hogs stay inside, eight use all CPUs. In exact \
-                    mode: a host that stops a CPU of the domain makes the domain look full",
+            mode: a host that stops a CPU of the domain makes the domain look full",
         cpus: Some(4),
         exact: true,
         once: true,

@@ -16,21 +16,22 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "errors",
         about: "a start without privileges, beside another scheduler, or with bad options is \
-                    refused with one sentence and an exit code of its own",
+            refused with one sentence and an exit code of its own",
         once: true,
         run: errors,
         ..USUAL
     },
     Scenario {
         name: "ejection",
-        about: "the kernel ejects the scheduler (SysRq key S): it prints the reason and exits with 7",
+        about: "the kernel ejects the scheduler (SysRq key S): it prints the reason and exits with \
+            7",
         run: ejection,
         ..USUAL
     },
     Scenario {
         name: "killed",
-        about: "the worker process is killed, on an idle machine and on a busy one: the kernel's own \
-                    scheduler takes over, and the supervisor prints why it exits",
+        about: "the worker process is killed, on an idle machine and on a busy one: the kernel's \
+            own scheduler takes over, and the supervisor prints why it exits",
         run: killed,
         ..USUAL
     },

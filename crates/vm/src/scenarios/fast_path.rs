@@ -17,7 +17,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "fast-path-parts",
         about: "the kernel refuses one part of the fast path after the other, then all of them: \
-                    the rest still works, and a warning, the statistics and health say what is lost",
+            the rest still works, and a warning, the statistics and health say what is lost",
         limit_s: 240,
         run: parts,
         ..USUAL
@@ -25,7 +25,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "fast-path-cost",
         about: "the cost of each BPF program for each call, by the kernel's count; all together \
-                    take less than a tenth of the time",
+            take less than a tenth of the time",
         limit_s: 90,
         once: true,
         run: cost,

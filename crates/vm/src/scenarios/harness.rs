@@ -20,8 +20,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "self-panics",
-        about: "the guest agent panics: the harness must report a failure with the panic's message, \
-                    not a dead guest",
+        about: "the guest agent panics: the harness must report a failure with the panic's \
+            message, not a dead guest",
         expect: Expect::Fail(&["the guest agent panicked: on purpose"]),
         once: true,
         run: |_| panic!("on purpose"),
@@ -29,7 +29,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "self-recovers",
-        about: "the guest fails once and then passes: the harness must try it again, and report both",
+        about: "the guest fails once and then passes: the harness must try it again, and report \
+            both",
         expect: Expect::PassAgain,
         once: true,
         run: recovers,
@@ -37,8 +38,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "self-ghost",
-        about: "the kernel dies of a breakpoint that is not in its memory, a fault of QEMU's threads: \
-                    the harness must try again, at last with one thread",
+        about: "the kernel dies of a breakpoint that is not in its memory, a fault of QEMU's \
+            threads: the harness must try again, at last with one thread",
         expect: Expect::PassAgain,
         once: true,
         run: dies_of_an_absent_breakpoint,
@@ -46,7 +47,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "self-warns",
-        about: "the guest passes, but its kernel printed a warning: the harness must report a failure",
+        about: "the guest passes, but its kernel printed a warning: the harness must report a \
+            failure",
         expect: Expect::Fail(&["the kernel warned"]),
         once: true,
         run: warns,
@@ -54,7 +56,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "self-dies",
-        about: "the kernel panics: the harness must report a dead guest, with the kernel's last lines",
+        about: "the kernel panics: the harness must report a dead guest, with the kernel's last \
+            lines",
         expect: Expect::Die,
         once: true,
         run: dies,
@@ -71,8 +74,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "even-cpus",
-        about: "two hogs in exact mode, each bound to a CPU of its own: the emulator must give both \
-                    about the same time",
+        about: "two hogs in exact mode, each bound to a CPU of its own: the emulator must give \
+            both about the same time",
         cpus: Some(2),
         exact: true,
         once: true,

@@ -15,7 +15,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "hotplug",
         about: "a CPU goes offline and online three times under load: the scheduler restarts each \
-                    time",
+            time",
         limit_s: 120,
         run: hotplug,
         ..USUAL
@@ -23,7 +23,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "signal-after-restart",
         about: "after a restart by hotplug SIGTERM and SIGINT still end the scheduler within 3 s \
-                    with exit code 0",
+            with exit code 0",
         limit_s: 90,
         once: true,
         run: signal_after_restart,

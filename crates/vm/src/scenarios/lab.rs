@@ -31,7 +31,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "bench",
         about: "a small benchmark on two CPU counts ends with results of both schedulers and with \
-                    every CPU online; a scheduler that does not load is reported with its own message",
+            every CPU online; a scheduler that does not load is reported with its own message",
         limit_s: 120,
         once: true,
         run: small,
@@ -47,7 +47,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "bench-interrupted",
         about: "SIGINT and SIGTERM end a benchmark: CPUs are online again, the scheduler is \
-                    unloaded, no process is left, the results so far are kept",
+            unloaded, no process is left, the results so far are kept",
         limit_s: 120,
         once: true,
         run: interrupted,

@@ -20,8 +20,8 @@ pub const KERNEL_CHECK: Scenario = Scenario {
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "reload",
-        about: "load and unload ten times: each time the kernel runs under the scheduler, then under \
-                    its own, and the scheduler exits with 0",
+        about: "load and unload ten times: each time the kernel runs under the scheduler, then \
+            under its own, and the scheduler exits with 0",
         limit_s: 90,
         run: reload,
         ..USUAL
@@ -29,7 +29,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "slow-start",
         about: "the worker process is delayed between loading and its first round, longer than the \
-                    kernel's watchdog allows a task to wait: a busy machine must make progress meanwhile",
+            kernel's watchdog allows a task to wait: a busy machine must make progress meanwhile",
         limit_s: 90,
         once: true,
         run: slow_start,

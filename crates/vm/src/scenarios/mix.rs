@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "mix",
-        about: "hogs, sleepers, pipes, forks and execs for 20 s: every task makes progress in every \
-                    3 s, by the scheduler's decisions",
+        about: "hogs, sleepers, pipes, forks and execs for 20 s: every task makes progress in \
+            every 3 s, by the scheduler's decisions",
         limit_s: 90,
         run: |guest| run(guest, &["--stats", "1"], 20),
         ..USUAL
@@ -47,7 +47,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "dropping",
-        about: "a broken policy loses every 100th task: the mix must fail, which proves that it can",
+        about: "a broken policy loses every 100th task: the mix must fail, which proves that it \
+            can",
         // A worker without progress, or the kernel just ejecting the scheduler.
         expect: Expect::Fail(&["no progress", "not enabled"]),
         once: true,
@@ -56,8 +57,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "memory-pressure",
-        about: "a process touches most of the memory while the mix runs: the scheduler must have no \
-                    page fault",
+        about: "a process touches most of the memory while the mix runs: the scheduler must have \
+            no page fault",
         limit_s: 90,
         once: true,
         run: memory_pressure,

@@ -17,8 +17,8 @@ use std::time::Duration;
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "modes",
-        about: "how late a wakee runs beside hogs: within a millisecond under --fifo-mode, which must \
-                    switch back under load, and at a tick with --no-preempt",
+        about: "how late a wakee runs beside hogs: within a millisecond under --fifo-mode, which \
+            must switch back under load, and at a tick with --no-preempt",
         cpus: Some(2),
         exact: true,
         once: true,
@@ -27,8 +27,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "boost",
-        about: "--boost: a hog of that name gets more CPU time than the others, and a hog boosted to \
-                    batch gets no more",
+        about: "--boost: a hog of that name gets more CPU time than the others, and a hog boosted \
+            to batch gets no more",
         cpus: Some(2),
         exact: true,
         once: true,
@@ -37,8 +37,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "low-power",
-        about: "--low-power: a Batch task waits for the busy CPU while the other one is idle, and a \
-                    LatCritical task does not",
+        about: "--low-power: a Batch task waits for the busy CPU while the other one is idle, and \
+            a LatCritical task does not",
         cpus: Some(2),
         exact: true,
         once: true,

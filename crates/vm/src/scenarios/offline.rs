@@ -14,8 +14,9 @@ use std::time::Duration;
 
 pub const ALL: &[Scenario] = &[Scenario {
     name: "offline-cpu",
-    about: "CPU 3 of four is offline before the start: beside hogs and a pipe no wakeup waits for a \
-        tick, and a sleeper bound to CPUs 2 and 3 runs; with a strict domain of those two as well",
+    about: "CPU 3 of four is offline before the start: beside hogs and a pipe no wakeup waits for \
+        a tick, and a sleeper bound to CPUs 2 and 3 runs; with a strict domain of those two as \
+        well",
     cpus: Some(4),
     limit_s: 120,
     exact: true,

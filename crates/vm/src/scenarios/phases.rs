@@ -14,7 +14,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "launches",
         about: "programs start one after the other beside hogs: a program in its last microseconds \
-                    does not wait behind a hog",
+            does not wait behind a hog",
         cpus: Some(2),
         exact: true,
         once: true,
@@ -24,7 +24,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "batch-starvation",
         about: "on one CPU a hog gets its share beside a pair that sends a byte to and fro without \
-                    pause, and the pair waits for the hog at most a millisecond at a time",
+            pause, and the pair waits for the hog at most a millisecond at a time",
         cpus: Some(1),
         exact: true,
         once: true,

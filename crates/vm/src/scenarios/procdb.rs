@@ -18,7 +18,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "procdb",
         about: "the second run knows a program that the first run learned, by its name; a killed \
-                    worker loses little",
+            worker loses little",
         limit_s: 180,
         exact: true,
         once: true,
@@ -28,7 +28,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "procdb-damaged",
         about: "a corrupt, foreign or truncated database is set aside with a warning, and the \
-                    scheduler starts",
+            scheduler starts",
         limit_s: 90,
         once: true,
         run: damaged,

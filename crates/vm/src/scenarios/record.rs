@@ -18,7 +18,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "record",
         about: "a mixed load is recorded while a knob changes; in the replay the policy repeats \
-                    every decision, and another policy does not",
+            every decision, and another policy does not",
         limit_s: 180,
         once: true,
         run: record,
@@ -27,7 +27,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "explain",
         about: "the running scheduler explains how it classifies a hog and a sleeper; only its own \
-                    user may ask",
+            user may ask",
         limit_s: 90,
         once: true,
         run: explain,

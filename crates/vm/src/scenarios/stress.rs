@@ -14,7 +14,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "race-sched",
         about: "stress-ng --race-sched for 12 s: affinities and policies change while tasks are \
-                    queued to user space",
+            queued to user space",
         limit_s: 90,
         stress_ng: true,
         run: race_sched,

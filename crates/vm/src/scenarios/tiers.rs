@@ -17,8 +17,8 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "tiers",
         about: "a frame loop, audio, a compiler storm, hogs and a shell get their tiers, and their \
-                    names are known at the next start. In exact mode: a host that stops a virtual CPU in \
-                    the middle of a frame would change the task's behaviour",
+            names are known at the next start. In exact mode: a host that stops a virtual CPU in \
+            the middle of a frame would change the task's behaviour",
         limit_s: 90,
         exact: true,
         run: tiers,
@@ -27,8 +27,8 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "sudden-load",
         about: "eight hogs for each CPU start on an idle machine, where a task has found idle CPUs \
-                    and was never queued to user space: at its first queued wakeup it must be classified \
-                    by its behaviour, and not wait in line with the new tasks",
+            and was never queued to user space: at its first queued wakeup it must be classified \
+            by its behaviour, and not wait in line with the new tasks",
         cpus: Some(2),
         exact: true,
         once: true,

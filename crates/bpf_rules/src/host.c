@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The rules of src/bpf/rules.h as functions that Rust can call. The structures are those of
+ * src/lib.rs, so that nothing here depends on the layout of what the kernel shares.
+ */
+#include "rules.h"
+
+struct host_cpu {
+	u64 since;
+	u64 slice;
+	u64 kicked;
+	u64 window;
+	u32 kicks;
+	u32 occupant;
+	u32 low_weight;
+	/* The task may not use it, or its occupant is about to end. */
+	u32 forbidden;
+	u32 ending;
+	u32 unused;
+};
+
+struct host_need {
+	u64 now;
+	u64 retry_at;
+	u64 thresh_ns;
+	u32 here;
+	u32 tier;
+	u32 spare_here;
+	u32 never_preempts;
+	u32 overdue;
+	u32 lower_only;
+	u32 burst;
+	u32 unused;
+};
+
+static struct fp_cpu record_of(const struct host_cpu *cpu)
+{
+	return (struct fp_cpu){
+		.since = cpu->since,
+		.slice = cpu->slice,
+		.kicked = cpu->kicked,
+		.window = cpu->window,
+		.kicks = cpu->kicks,
+		.occupant = cpu->occupant,
+		.light = cpu->low_weight,
+	};
+}
+
+/* find_victim() of src/bpf/kick.bpf.h, whose loop, mask and records need helpers. */
+s32 host_find_victim(const struct host_cpu *cpus, u32 nr_cpus, struct host_need *need)
+{
+	struct fp_settings s = {
+		.preempt_thresh_ns = need->thresh_ns,
+		.burst = need->burst,
+	};
+	struct need n = {
+		.now = need->now,
+		.here = need->here,
+		.spare_here = need->spare_here,
+		.never_preempts = need->never_preempts,
+		.overdue = need->overdue,
+		.lower_only = need->lower_only,
+		.tier = need->tier,
+		.retry_at = need->retry_at,
+	};
+	struct victim best = NO_VICTIM;
+
+	for (u32 i = 0; i < nr_cpus && i < FP_SCAN; i++) {
+		u32 cpu = n.here + i;
+		struct fp_cpu c;
+
+		if (cpu >= nr_cpus)
+			cpu -= nr_cpus;
+		if (!i && n.spare_here)
+			continue;
+		c = record_of(&cpus[cpu]);
+		if (cpus[cpu].forbidden || !gives_way(&c, &n, &s) || is_limited(&c, &n))
+			continue;
+		if (beats(&c, !i, n.now, &best) && !cpus[cpu].ending)
+			take_victim(&best, &c, cpu, !i, n.now);
+	}
+	need->retry_at = n.retry_at;
+	return best.cpu;
+}
+
+/* kick() of src/bpf/kick.bpf.h without the kick. */
+void host_note_kick(struct host_cpu *cpu, u64 now)
+{
+	struct fp_cpu c = record_of(cpu);
+
+	note_kick(&c, now);
+	cpu->kicked = c.kicked;
+	cpu->window = c.window;
+	cpu->kicks = c.kicks;
+}
+
+u32 host_count_handoff(u32 before, u32 asleep, u64 woke, u64 now)
+{
+	return count_handoff(before, asleep, woke, now);
+}

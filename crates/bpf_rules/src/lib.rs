@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The pure rules of the fast path (`src/bpf/rules.h`), compiled for the host, so that a test can
+//! compare them with the simulator's (`crates/sim/src/machine/rules.rs`).
+
+#![warn(missing_docs)]
+
+/// What the rules know of a CPU: the part of `struct fp_cpu` that they read.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cpu {
+    /// When the occupant began.
+    pub since: u64,
+    /// For how long the occupant may run; zero if that is not known.
+    pub slice: u64,
+    /// When the CPU was last kicked.
+    pub kicked: u64,
+    /// The window of time in which `kicks` counts.
+    pub window: u64,
+    /// How often it was kicked in that window.
+    pub kicks: u32,
+    /// What it runs: `enum fp_occupant`.
+    pub occupant: u32,
+    /// Nonzero if the occupant is of low weight.
+    pub low_weight: u32,
+    /// Nonzero if the task may not use the CPU.
+    pub forbidden: u32,
+    /// Nonzero if the occupant is about to end.
+    pub ending: u32,
+    /// For the alignment.
+    pub unused: u32,
+}
+
+/// A task that needs a CPU: `struct need`, and what the rules read of `struct fp_settings`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Need {
+    /// Now.
+    pub now: u64,
+    /// If no CPU gives way now: when one will; else zero.
+    pub retry_at: u64,
+    /// A Batch task that has run less is not preempted by another one.
+    pub thresh_ns: u64,
+    /// The CPU on which this is found out.
+    pub here: u32,
+    /// The task's own place in `enum fp_occupant`.
+    pub tier: u32,
+    /// Nonzero if the CPU `here` must be left alone.
+    pub spare_here: u32,
+    /// Nonzero if the task is of the kind that never preempts.
+    pub never_preempts: u32,
+    /// Nonzero if the task also wants a CPU whose occupant has used up its slice.
+    pub overdue: u32,
+    /// Nonzero if it wants only a CPU that runs a lower tier.
+    pub lower_only: u32,
+    /// Nonzero in a burst.
+    pub burst: u32,
+    /// For the alignment.
+    pub unused: u32,
+}
+
+const _: () = assert!(size_of::<Cpu>() == 56 && size_of::<Need>() == 56);
+
+unsafe extern "C" {
+    fn host_find_victim(cpus: *const Cpu, nr_cpus: u32, need: *mut Need) -> i32;
+    fn host_note_kick(cpu: *mut Cpu, now: u64);
+    fn host_count_handoff(before: u32, asleep: u32, woke: u64, now: u64) -> u32;
+}
+
+/// The CPU to kick for the task. `need.here` is one of `cpus`.
+pub fn find_victim(cpus: &[Cpu], need: &mut Need) -> Option<u32> {
+    assert!((need.here as usize) < cpus.len() && cpus.len() <= i32::MAX as usize);
+    // SAFETY: the slice is read within its bounds, since `here` is, and `need` is written alone.
+    let victim = unsafe { host_find_victim(cpus.as_ptr(), cpus.len() as u32, need) };
+    u32::try_from(victim).ok()
+}
+
+/// Counts a kick of the CPU.
+pub fn note_kick(cpu: &mut Cpu, now: u64) {
+    // SAFETY: a reference to one structure of the same layout.
+    unsafe { host_note_kick(cpu, now) }
+}
+
+/// How often a task has handed over its CPU, when it stops.
+pub fn count_handoff(before: u8, asleep: bool, woke: u64, now: u64) -> u8 {
+    // SAFETY: plain numbers.
+    unsafe { host_count_handoff(before.into(), asleep.into(), woke, now) as u8 }
+}

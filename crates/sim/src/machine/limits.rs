@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Numbers of the backend and of the fast path, stated again for the simulated machine.
+//! `tests/contract.rs` compares each with the C side.
+
+// ---- The backend and its patches ----
+
+/// Messages that fit into a ring: `MAX_ENQUEUED_TASKS`.
+pub const RING: usize = 4096;
+/// Decisions that one dispatch call takes: `PATCH_DRAIN` of src/bpf/backend_limits.h.
+pub const DRAIN: usize = 8;
+/// The backend's timer: `USERSCHED_TIMER_NS`.
+pub const HEARTBEAT: u64 = 1_000_000_000;
+/// The kernel ejects a scheduler that leaves a task waiting for so long: the backend's
+/// `timeout_ms`.
+pub const WATCHDOG: u64 = 5_000_000_000;
+
+// ---- The fast path: src/bpf/fast_path.h ----
+
+/// CPUs looked at in search of a victim: `FP_SCAN`.
+pub const SCAN: u32 = 64;
+/// A CPU is not kicked twice within this: `FP_KICK_INTERVAL_NS`.
+pub const KICK_INTERVAL: u64 = 50_000;
+/// Kicks of one CPU in a window of time: `FP_KICKS_PER_WINDOW`.
+pub const KICKS_PER_WINDOW: u32 = 10;
+/// That window is two to the power of this: `FP_WINDOW_BITS`.
+pub const WINDOW_BITS: u32 = 20;
+/// A waker that sleeps within this handed its CPU over: `FP_HANDOFF_NS`.
+pub const HANDOFF: u64 = 100_000;
+/// So often in a row until it is trusted: `FP_HANDOFF_TRUST`.
+pub const HANDOFF_TRUST: u8 = 8;
+/// A task that waits longer than this gets a second kick: `FP_AGAIN_NS`.
+pub const AGAIN: u64 = 500_000;
+/// So many times: `FP_AGAIN_MAX`.
+pub const AGAIN_MAX: u32 = 3;
+/// A task that is stranded when a round ends is looked at after this: `FP_STRANDED_NS`.
+pub const STRANDED: u64 = 100_000;
+/// A timer is not armed for less: `FP_SOON_NS`.
+pub const SOON: u64 = 20_000;
+/// Wake-ups that a CPU keeps an eye on: `FP_WATCHED`.
+pub const WATCHED: usize = 8;
+/// Urgent decisions that are looked after when a round ends: `FP_ROUND`.
+pub const ROUND: usize = 8;
+
+/// What a CPU runs, in the order of urgency: `enum fp_occupant`.
+pub const IDLE: u32 = 0;
+/// A Batch task. The other tiers follow in their order.
+pub const BATCH: u32 = 1;
+/// The scheduler itself, or a task of another scheduling class.
+pub const FOREIGN: u32 = 4;
+/// Nothing: the CPU is offline.
+pub const OFFLINE: u32 = 5;

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Which CPU gives way to which task, and which waker hands its CPU over: the rules of
+//! `src/bpf/rules.h`, stated again. `tests/rules.rs` compares both.
+
+use super::limits::{
+    BATCH, FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE, KICK_INTERVAL, KICKS_PER_WINDOW, SCAN,
+    WINDOW_BITS,
+};
+
+/// What the rules know of a CPU: `struct fp_cpu`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuView {
+    /// What it runs: `enum fp_occupant`.
+    pub occupant: u32,
+    /// When the occupant began.
+    pub since: u64,
+    /// For how long the occupant may run; zero if that is not known.
+    pub slice: u64,
+    /// Whether the occupant is of low weight: SCHED_IDLE, or nice above zero.
+    pub low_weight: bool,
+    /// When the CPU was last kicked.
+    pub kicked: u64,
+    /// The window of time in which `kicks` counts.
+    pub window: u64,
+    /// How often it was kicked in that window.
+    pub kicks: u32,
+}
+
+/// How far Batch tasks are protected from one another: `struct fp_settings`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Protection {
+    /// A Batch task that has run less is not preempted by another one.
+    pub thresh: u64,
+    /// Except in a burst.
+    pub burst: bool,
+}
+
+/// A task that needs a CPU: `struct need`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Need {
+    /// Now.
+    pub now: u64,
+    /// The CPU on which this is found out.
+    pub here: u32,
+    /// Whether that CPU must be left alone.
+    pub spare_here: bool,
+    /// Whether the task is of the kind that never preempts: SCHED_IDLE, or nice 19.
+    pub never_preempts: bool,
+    /// Whether it also wants a CPU whose occupant has used up its slice.
+    pub overdue: bool,
+    /// Whether it wants only a CPU that runs a lower tier.
+    pub lower_only: bool,
+    /// Its own place in `enum fp_occupant`.
+    pub tier: u32,
+    /// If no CPU gives way now: when one will, as far as that is a matter of time; else zero.
+    pub retry_at: u64,
+}
+
+impl Need {
+    fn retry(&mut self, at: u64) {
+        if self.retry_at == 0 || at < self.retry_at {
+            self.retry_at = at;
+        }
+    }
+}
+
+impl CpuView {
+    /// Whether the occupant has used up its slice.
+    pub fn is_outlived(&self, now: u64) -> bool {
+        self.slice > 0 && now - self.since >= self.slice
+    }
+
+    /// A CPU is kicked not soon after another kick, and at most so often in a window of time.
+    pub fn may_be_kicked(&self, now: u64) -> bool {
+        now - self.kicked >= KICK_INTERVAL
+            && (self.window != now >> WINDOW_BITS || self.kicks < KICKS_PER_WINDOW)
+    }
+
+    /// Whether the occupant gives way to the task.
+    pub fn gives_way(&self, need: &mut Need, protection: &Protection) -> bool {
+        if self.occupant == IDLE || self.occupant >= FOREIGN {
+            return self.occupant == IDLE;
+        }
+        if need.lower_only {
+            return self.occupant < need.tier;
+        }
+        if need.overdue && self.is_outlived(need.now) {
+            return true;
+        }
+        if need.never_preempts || self.occupant > need.tier {
+            return false;
+        }
+        if self.occupant < need.tier {
+            return true;
+        }
+        if need.tier != BATCH {
+            if self.slice == 0 || self.is_outlived(need.now) {
+                return self.slice > 0;
+            }
+            need.retry(self.since + self.slice);
+            return false;
+        }
+        let protected_until = self.since + protection.thresh;
+        if protection.burst || need.now >= protected_until {
+            return true;
+        }
+        need.retry(protected_until);
+        false
+    }
+}
+
+/// `find_victim`: of the CPUs whose occupant gives way, the one that runs the lowest tier, of these
+/// one of low weight, of these the one on which we are, else the one that has run longest. `view`
+/// is `None` for a CPU that the task may not use.
+pub fn find_victim(
+    cpus: u32,
+    need: &mut Need,
+    protection: &Protection,
+    view: impl Fn(u32) -> Option<CpuView>,
+) -> Option<u32> {
+    let mut best: Option<(u32, u64, u32)> = None;
+    for step in 0..SCAN.min(cpus) {
+        let cpu = (need.here + step) % cpus;
+        if step == 0 && need.spare_here {
+            continue;
+        }
+        let Some(seen) = view(cpu) else { continue };
+        if !seen.gives_way(need, protection) {
+            continue;
+        }
+        if !seen.may_be_kicked(need.now) {
+            need.retry(seen.kicked + KICK_INTERVAL);
+            continue;
+        }
+        let ran = if step == 0 { u64::MAX } else { need.now - seen.since };
+        let rank = 2 * seen.occupant + u32::from(!seen.low_weight);
+        if best.is_none_or(|(lowest, longest, _)| rank < lowest || rank == lowest && ran > longest)
+        {
+            best = Some((rank, ran, cpu));
+        }
+    }
+    best.map(|(_, _, cpu)| cpu)
+}
+
+/// How often a task has handed over its CPU, when it stops. Once it has woken another task, it has
+/// if it sleeps soon, and has not if it does anything else.
+pub fn count_handoff(before: u8, asleep: bool, woke: u64, now: u64) -> u8 {
+    match woke {
+        0 => before,
+        woke if asleep && now - woke <= HANDOFF => (before + 1).min(HANDOFF_TRUST),
+        _ => 0,
+    }
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The patches of the backend, scx_rustland_core 2.4.15, applied without changing its source.
+ *
+ * build.rs has clang include this file ahead of the backend's main.bpf.c. Macros at its end replace
+ * the names of the kernel functions that main.bpf.c calls with functions of the patches. Each file
+ * in backend_patches/ treats one fault and says how to see it; docs/upstream.md has the same faults
+ * as reports to the scx project. build.rs refuses another version of main.bpf.c: whether a patch is
+ * still needed, and still does what it says, has to be looked at then.
+ *
+ *  file                 fault                                               wraps
+ *  offline_cpu.h        tasks are queued for a CPU that goes offline        select_cpu, pick_idle
+ *  drain_race.h         a CPU that finds the ring in use misses a decision  insert_vtime, drain
+ *  drain_many.h         one dispatch call takes one decision                drain
+ *  not_deciding.h       tasks are queued to a process that does not decide  ringbuf_reserve
+ *  round_in_progress.h  a kick puts the process off in the middle of a round move_to_local
+ *  domain_return.h      a lone task is never queued to user space again     task_set_slice
+ *  exiting_task.h       a task loses its CPU as it ends                     move_to_local
+ *  ring_wakeup.h        each message wakes up readers that do not exist     ringbuf_submit
+ *  self_kick.h          a busy CPU kicks itself in case it idles            kick_cpu
+ *
+ * The order is part of the program. A patch calls the kernel's functions by their own names, so all
+ * patches come before all macros. drain_race.h comes before drain_many.h and exiting_task.h, and
+ * not_deciding.h before domain_return.h, because the latter use the former.
+ */
+#ifndef __BACKEND_PATCHES_H
+#define __BACKEND_PATCHES_H
+
+#include "backend_limits.h"
+
+/* The same flags serve bindgen, which reads the backend's intf.h without the BPF headers. */
+#if __has_include(<bpf/bpf_helpers.h>)
+
+#include <scx/common.bpf.h>
+
+#include "backend_patches/common.h"
+#include "backend_patches/offline_cpu.h"
+#include "backend_patches/drain_race.h"
+#include "backend_patches/drain_many.h"
+#include "backend_patches/not_deciding.h"
+#include "backend_patches/round_in_progress.h"
+#include "backend_patches/domain_return.h"
+#include "backend_patches/exiting_task.h"
+#include "backend_patches/ring_wakeup.h"
+#include "backend_patches/self_kick.h"
+
+/* ---- Calls that several patches change ---- */
+
+/* Whether `prev` keeps its CPU, before any queue is looked at. */
+static __always_inline bool patch_keep_running(struct task_struct *prev, bool is_scheduler)
+{
+	if (is_scheduler ? !patch_keeps_deciding() : !patch_keeps_exiting(prev))
+		return false;
+	scx_bpf_task_set_slice(prev, is_scheduler ? SCX_SLICE_DFL : PATCH_EXIT_NS);
+	return true;
+}
+
+static __always_inline bool patch_move_to_local(u64 dsq, u64 enq_flags)
+{
+	bool moved;
+
+	if (patch_not_deciding() && patch_move_scheduler(enq_flags))
+		return true;
+	if (dsq == BACKEND_SHARED_DSQ && patch_move_from_inactive(enq_flags))
+		return true;
+	/* In this call the kernel puts the decisions into their queues. */
+	moved = dsq == BACKEND_SCHED_DSQ ? patch_move_scheduler(enq_flags) :
+					   scx_bpf_dsq_move_to_local(dsq, enq_flags);
+	patch_kick_pending();
+	return moved;
+}
+
+/* The backend's dispatch has found no other task for the CPU, or enables a task. */
+static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bool is_scheduler,
+					    bool is_unqueued)
+{
+	u32 here = bpf_get_smp_processor_id();
+
+	if (is_scheduler) {
+		patch_round_begins();
+	} else if (is_unqueued || patch_may_return(p, here)) {
+		scx_bpf_kick_cpu(here, 0);
+		return;
+	}
+	scx_bpf_task_set_slice(p, slice);
+}
+
+/* ---- The names that main.bpf.c calls ---- */
+
+/* A macro is not expanded within itself: an inner call by the same name reaches the kernel. */
+#define scx_bpf_select_cpu_and(...) patch_idle_cpu(scx_bpf_select_cpu_and(__VA_ARGS__))
+#define scx_bpf_pick_idle_cpu(...) patch_idle_cpu(scx_bpf_pick_idle_cpu(__VA_ARGS__))
+#define scx_bpf_pick_idle_cpu_node(...) patch_idle_cpu(scx_bpf_pick_idle_cpu_node(__VA_ARGS__))
+#define scx_bpf_select_cpu_dfl patch_select_cpu_dfl
+#define scx_bpf_dsq_insert_vtime patch_insert_vtime
+#define bpf_user_ringbuf_drain patch_drain
+/* Without room in the ring the backend queues the task for any CPU by itself. */
+#define bpf_ringbuf_reserve(...) (patch_not_deciding() ? NULL : bpf_ringbuf_reserve(__VA_ARGS__))
+#define bpf_ringbuf_submit(data, flags) patch_ringbuf_submit(data)
+#define scx_bpf_kick_cpu patch_kick_cpu
+/* is_usersched_task() and is_queued() are the backend's, declared only where a macro expands. */
+#define scx_bpf_task_set_slice(p, slice)                                                           \
+	patch_set_slice(p, slice, is_usersched_task(p), patch_is_unqueued(p))
+/* A compatibility macro of scx already; the patches above were compiled with the original. */
+#undef scx_bpf_dsq_move_to_local
+/* `prev` is the argument of the backend's dispatch, the only function that calls this. */
+#define scx_bpf_dsq_move_to_local(dsq, enq_flags)                                                  \
+	((prev && is_queued(prev) && patch_keep_running(prev, is_usersched_task(prev))) ||         \
+	 patch_move_to_local(dsq, enq_flags))
+
+#endif
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The rules of the fast path: which CPU gives way to which task, and which waker hands its CPU
+ * over.
+ *
+ * Pure functions: each takes what it needs and calls no BPF helper. The BPF programs include this
+ * file, and crates/bpf_rules compiles it for the host, where tests/rules.rs compares it with what
+ * the simulator does (crates/sim/src/machine/rules.rs).
+ */
+#ifndef __RULES_H
+#define __RULES_H
+
+#include "fast_path.h"
+
+#ifndef __VMLINUX_H__
+#include <stdbool.h>
+#endif
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+
+/* Why a CPU is to be kicked. */
+struct need {
+	u64 now;
+	/* The CPU on which this is found out. */
+	u32 here;
+	/* Whether that CPU must be left alone. */
+	bool spare_here;
+	/* Whether the task is of the kind that never preempts: SCHED_IDLE, or nice 19. */
+	bool never_preempts;
+	/* Whether the task also wants a CPU whose occupant has used up its slice. */
+	bool overdue;
+	/* Whether it wants only a CPU that runs a lower tier. */
+	bool lower_only;
+	/* enum fp_occupant */
+	u32 tier;
+	/* If no CPU gives way now: when one will, as far as that is a matter of time; 0 if it is not. */
+	u64 retry_at;
+};
+
+/* The best CPU to kick so far. */
+struct victim {
+	u32 rank;
+	s32 cpu;
+	u64 ran;
+};
+
+#define NO_VICTIM { .rank = (u32)-1, .cpu = -1, .ran = 0 }
+
+/* A CPU is kicked not soon after another kick, and at most so often in a window of time. */
+static __always_inline bool may_kick(const struct fp_cpu *c, u64 now)
+{
+	return now - c->kicked >= FP_KICK_INTERVAL_NS &&
+	       (c->window != now >> FP_WINDOW_BITS || c->kicks < FP_KICKS_PER_WINDOW);
+}
+
+static __always_inline void note_kick(struct fp_cpu *c, u64 now)
+{
+	if (c->window != now >> FP_WINDOW_BITS) {
+		c->window = now >> FP_WINDOW_BITS;
+		c->kicks = 0;
+	}
+	c->kicks++;
+	c->kicked = now;
+}
+
+/* Whether a kick is on its way: the CPU has not switched since. */
+static __always_inline bool is_kicked(const struct fp_cpu *c)
+{
+	return c->kicked > c->since;
+}
+
+/* Whether the occupant has used up its slice. */
+static __always_inline bool is_outlived(const struct fp_cpu *c, u64 now)
+{
+	return c->slice && now - c->since >= c->slice;
+}
+
+/* A CPU gives way at `at`. */
+static __always_inline void retry(struct need *n, u64 at)
+{
+	if (!n->retry_at || at < n->retry_at)
+		n->retry_at = at;
+}
+
+/*
+ * Whether the occupant gives way: to a higher tier; to its own tier when it has used up its slice;
+ * Batch to Batch at once, since the wakee has slept and the occupant has not. A Batch task that has
+ * just begun does not give way to another Batch task for a moment, unless there is a burst.
+ * SCHED_IDLE and nice 19 never preempt.
+ */
+static inline bool gives_way(const struct fp_cpu *c, struct need *n, const struct fp_settings *s)
+{
+	if (c->occupant == FP_IDLE)
+		return true;
+	if (c->occupant >= FP_FOREIGN)
+		return false;
+	if (n->lower_only)
+		return c->occupant < n->tier;
+	if (n->overdue && is_outlived(c, n->now))
+		return true;
+	if (n->never_preempts || c->occupant > n->tier)
+		return false;
+	if (c->occupant < n->tier)
+		return true;
+	if (n->tier != FP_BATCH) {
+		if (!c->slice || is_outlived(c, n->now))
+			return c->slice;
+		retry(n, c->since + c->slice);
+		return false;
+	}
+	if (s->burst || n->now - c->since >= s->preempt_thresh_ns)
+		return true;
+	retry(n, c->since + s->preempt_thresh_ns);
+	return false;
+}
+
+/* Whether a CPU that gives way must not be kicked yet; then it is worth another try. */
+static __always_inline bool is_limited(const struct fp_cpu *c, struct need *n)
+{
+	if (may_kick(c, n->now))
+		return false;
+	retry(n, c->kicked + FP_KICK_INTERVAL_NS);
+	return true;
+}
+
+/* The lower, the better: the lowest tier, of these the one of low weight. */
+static __always_inline u32 victim_rank(const struct fp_cpu *c)
+{
+	return 2 * c->occupant + !c->light;
+}
+
+/* Of equal rank this CPU, which needs no message to another CPU; else the one that ran longest. */
+static __always_inline u64 victim_ran(const struct fp_cpu *c, bool is_here, u64 now)
+{
+	return is_here ? (u64)-1 : now - c->since;
+}
+
+/* Whether the CPU is a better victim than the best so far. */
+static __always_inline bool beats(const struct fp_cpu *c, bool is_here, u64 now,
+				  const struct victim *best)
+{
+	u32 rank = victim_rank(c);
+
+	return rank < best->rank ||
+	       (rank == best->rank && victim_ran(c, is_here, now) > best->ran);
+}
+
+static __always_inline void take_victim(struct victim *best, const struct fp_cpu *c, u32 cpu,
+					bool is_here, u64 now)
+{
+	best->rank = victim_rank(c);
+	best->ran = victim_ran(c, is_here, now);
+	best->cpu = cpu;
+}
+
+/*
+ * How often a task has handed over its CPU, when it stops. Once it has woken another task, it has
+ * if it sleeps soon, and has not if it does anything else.
+ */
+static __always_inline u8 count_handoff(u8 before, bool asleep, u64 woke, u64 now)
+{
+	if (!woke)
+		return before;
+	if (!asleep || now - woke > FP_HANDOFF_NS)
+		return 0;
+	return before < FP_HANDOFF_TRUST ? before + 1 : before;
+}
+
+/*
+ * Whether the occupant is trusted to hand its CPU over to the task that it wakes: it slept soon
+ * after each of its last wake-ups, and this is the first one of this run interval.
+ */
+static __always_inline bool hands_over(const struct fp_cpu *c, const struct fp_settings *s)
+{
+	return s->hand_off && !c->woke && c->handoffs >= FP_HANDOFF_TRUST;
+}
+
+#endif

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Numbers that C and Rust both state are equal. A difference does not compile.
+
+use pandemonium_engine::Limits;
+use pandemonium_sim::machine::limits as sim;
+
+/// What bindgen reads in `src/bpf/fast_path.h`.
+#[allow(non_upper_case_globals, non_camel_case_types, dead_code, clippy::all)]
+mod fast_path {
+    include!(concat!(env!("OUT_DIR"), "/fast_path/bpf_intf.rs"));
+}
+
+/// What bindgen reads in the backend's `intf.h` and in `src/bpf/backend_limits.h`.
+#[allow(non_upper_case_globals, non_camel_case_types, non_snake_case, dead_code, clippy::all)]
+mod backend {
+    include!(concat!(env!("OUT_DIR"), "/bpf_intf.rs"));
+}
+
+// ---- A round and a dispatch call ----
+
+const ROUND_MAX: usize = Limits::KERNEL.dispatches + Limits::KERNEL.extra;
+const _: () = assert!(ROUND_MAX == backend::backend_limits_PATCH_DRAIN as usize);
+const _: () = assert!(sim::DRAIN == backend::backend_limits_PATCH_DRAIN as usize);
+const _: () = assert!(Limits::ARRIVALS == sim::RING);
+
+// ---- Queues ----
+
+const _: () = assert!(backend::backend_limits_BACKEND_SHARED_DSQ == backend::MAX_CPUS);
+const _: () = assert!(fast_path::fp_limits_FP_CPUS == backend::MAX_CPUS);
+
+// ---- The fast path in the simulated machine ----
+
+const _: () = assert!(sim::SCAN == fast_path::fp_limits_FP_SCAN);
+const _: () = assert!(sim::KICK_INTERVAL == fast_path::fp_times_FP_KICK_INTERVAL_NS as u64);
+const _: () = assert!(sim::KICKS_PER_WINDOW == fast_path::fp_limits_FP_KICKS_PER_WINDOW);
+const _: () = assert!(sim::WINDOW_BITS == fast_path::fp_limits_FP_WINDOW_BITS);
+const _: () = assert!(sim::HANDOFF == fast_path::fp_times_FP_HANDOFF_NS as u64);
+const _: () = assert!(sim::HANDOFF_TRUST as u32 == fast_path::fp_limits_FP_HANDOFF_TRUST);
+const _: () = assert!(sim::AGAIN == fast_path::fp_times_FP_AGAIN_NS as u64);
+const _: () = assert!(sim::AGAIN_MAX == fast_path::fp_limits_FP_AGAIN_MAX);
+const _: () = assert!(sim::STRANDED == fast_path::fp_times_FP_STRANDED_NS as u64);
+const _: () = assert!(sim::SOON == fast_path::fp_times_FP_SOON_NS as u64);
+const _: () = assert!(sim::WATCHED == fast_path::fp_limits_FP_WATCHED as usize);
+const _: () = assert!(sim::ROUND == fast_path::fp_limits_FP_ROUND as usize);
+
+const _: () = assert!(sim::IDLE == fast_path::fp_occupant_FP_IDLE);
+const _: () = assert!(sim::BATCH == fast_path::fp_occupant_FP_BATCH);
+const _: () = assert!(sim::BATCH + 1 == fast_path::fp_occupant_FP_INTERACTIVE);
+const _: () = assert!(sim::BATCH + 2 == fast_path::fp_occupant_FP_LAT_CRITICAL);
+const _: () = assert!(sim::FOREIGN == fast_path::fp_occupant_FP_FOREIGN);
+const _: () = assert!(sim::OFFLINE == fast_path::fp_occupant_FP_OFFLINE);
+
+// ---- What only the backend's program says ----
+
+/// The backend's source, as its builder wrote it.
+const BACKEND: &str = include_str!(concat!(env!("OUT_DIR"), "/main.bpf.c"));
+
+/// Numbers that no header of the backend exports are written there as the simulator has them.
+#[test]
+fn the_backend_s_program_has_the_simulator_s_numbers() {
+    let words = BACKEND.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(sim::HEARTBEAT, 1_000_000_000);
+    for stated in [
+        format!("#define MAX_ENQUEUED_TASKS {} ", sim::RING),
+        "#define USERSCHED_TIMER_NS NSEC_PER_SEC ".to_owned(),
+        format!(".timeout_ms = {},", sim::WATCHDOG / 1_000_000),
+    ] {
+        assert!(words.contains(&stated), "{stated:?} is not there");
+    }
+}

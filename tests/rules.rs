@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The BPF programs and the simulated machine choose the same CPU: `src/bpf/rules.h`, compiled for
+//! the host, against `crates/sim/src/machine/rules.rs`, for random states of a machine.
+
+use pandemonium_bpf_rules as bpf;
+use pandemonium_sim::machine::limits::{
+    FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE, KICK_INTERVAL, KICKS_PER_WINDOW, OFFLINE, WINDOW_BITS,
+};
+use pandemonium_sim::machine::rules::{CpuView, Need, Protection, count_handoff, find_victim};
+use proptest::prelude::*;
+
+const CPUS_MAX: usize = 64;
+/// Far from zero, and in the middle of a window.
+const NOW: u64 = (1 << 40) + (1 << (WINDOW_BITS - 1));
+/// Some windows back, and some slices.
+const PAST: u64 = 4 << WINDOW_BITS;
+
+/// A length of time up to [`PAST`], often one at which a rule changes its mind.
+fn span() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => 0..PAST,
+        1 => prop::sample::select(vec![0, 1, KICK_INTERVAL - 1, KICK_INTERVAL, 1 << WINDOW_BITS]),
+        2 => prop::sample::select(vec![100_000u64, 1_000_000, 2_000_000]),
+    ]
+}
+
+/// A CPU, and whether the task may use it.
+fn cpu() -> impl Strategy<Value = (CpuView, bool)> {
+    let kicks = (span(), 0u64..2, 0..KICKS_PER_WINDOW + 2);
+    let what = (IDLE..=OFFLINE, span(), span(), any::<bool>());
+    (what, kicks, prop::bool::weighted(0.8)).prop_map(
+        |((occupant, ran, slice, low_weight), (ago, windows_ago, kicks), allowed)| {
+            let window = (NOW >> WINDOW_BITS) - windows_ago;
+            let (since, kicked) = (NOW - ran, NOW - ago);
+            (CpuView { occupant, since, slice, low_weight, kicked, window, kicks }, allowed)
+        },
+    )
+}
+
+/// A machine of 1 to 64 CPUs, and on which one the wake-up is seen.
+fn machine() -> impl Strategy<Value = (Vec<(CpuView, bool)>, u32)> {
+    (prop::collection::vec(cpu(), 1..=CPUS_MAX), any::<prop::sample::Index>())
+        .prop_map(|(cpus, here)| (here.index(cpus.len()) as u32, cpus))
+        .prop_map(|(here, cpus)| (cpus, here))
+}
+
+fn need() -> impl Strategy<Value = Need> {
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (IDLE + 1..FOREIGN, flags).prop_map(
+        |(tier, (spare_here, never_preempts, overdue, lower_only))| Need {
+            now: NOW,
+            tier,
+            spare_here,
+            never_preempts,
+            overdue,
+            lower_only,
+            ..Need::default()
+        },
+    )
+}
+
+fn bpf_cpu(&(cpu, allowed): &(CpuView, bool)) -> bpf::Cpu {
+    bpf::Cpu {
+        since: cpu.since,
+        slice: cpu.slice,
+        kicked: cpu.kicked,
+        window: cpu.window,
+        kicks: cpu.kicks,
+        occupant: cpu.occupant,
+        low_weight: cpu.low_weight.into(),
+        forbidden: (!allowed).into(),
+        ..bpf::Cpu::default()
+    }
+}
+
+fn bpf_need(need: &Need, protection: &Protection) -> bpf::Need {
+    bpf::Need {
+        now: need.now,
+        thresh_ns: protection.thresh,
+        here: need.here,
+        tier: need.tier,
+        spare_here: need.spare_here.into(),
+        never_preempts: need.never_preempts.into(),
+        overdue: need.overdue.into(),
+        lower_only: need.lower_only.into(),
+        burst: protection.burst.into(),
+        ..bpf::Need::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    /// The victim, and when to try again if there is none.
+    #[test]
+    fn both_choose_the_same_victim(
+        (cpus, here) in machine(),
+        need in need(),
+        thresh in span(),
+        burst in any::<bool>(),
+    ) {
+        let protection = Protection { thresh, burst };
+        let mut ours = Need { here, ..need };
+        let mut theirs = bpf_need(&ours, &protection);
+        let records: Vec<bpf::Cpu> = cpus.iter().map(bpf_cpu).collect();
+        let view = |cpu: u32| Some(cpus[cpu as usize]).filter(|one| one.1).map(|one| one.0);
+        let victim = find_victim(cpus.len() as u32, &mut ours, &protection, view);
+        prop_assert_eq!(bpf::find_victim(&records, &mut theirs), victim);
+        prop_assert_eq!(theirs.retry_at, ours.retry_at);
+    }
+
+    /// A CPU whose occupant is about to end is as one that the task may not use.
+    #[test]
+    fn a_cpu_with_an_ending_task_is_never_chosen(
+        (cpus, here) in machine(),
+        need in need(),
+        ending in any::<u64>(),
+    ) {
+        let mut records: Vec<bpf::Cpu> = cpus.iter().map(bpf_cpu).collect();
+        let protection = Protection::default();
+        let need = bpf_need(&Need { here, ..need }, &protection);
+        for (cpu, record) in records.iter_mut().enumerate() {
+            record.ending = (ending >> cpu & 1) as u32;
+        }
+        let without: Vec<bpf::Cpu> = records
+            .iter()
+            .map(|&one| bpf::Cpu { forbidden: one.forbidden | one.ending, ..one })
+            .collect();
+        let chosen = bpf::find_victim(&records, &mut need.clone());
+        prop_assert_eq!(chosen, bpf::find_victim(&without, &mut need.clone()));
+    }
+
+    #[test]
+    fn both_count_handoffs_alike(
+        before in 0..=HANDOFF_TRUST,
+        asleep in any::<bool>(),
+        ago in prop_oneof![Just(None), (0..2 * HANDOFF).prop_map(Some), Just(Some(HANDOFF))],
+    ) {
+        let woke = ago.map_or(0, |ago| NOW - ago);
+        let counted = count_handoff(before, asleep, woke, NOW);
+        prop_assert_eq!(bpf::count_handoff(before, asleep, woke, NOW), counted);
+    }
+
+    /// A CPU that is kicked whenever it may be is kicked at most ten times in a window, and never
+    /// twice within the interval.
+    #[test]
+    fn kicks_are_limited(steps in prop::collection::vec(1..3 * KICK_INTERVAL, 1..200)) {
+        let mut record = bpf::Cpu { occupant: IDLE, ..bpf::Cpu::default() };
+        let mut kicks: Vec<u64> = Vec::new();
+        let mut now = NOW;
+        for step in steps {
+            now += step;
+            let mut need = bpf::Need { now, tier: FOREIGN - 1, ..bpf::Need::default() };
+            if bpf::find_victim(&[record], &mut need).is_some() {
+                bpf::note_kick(&mut record, now);
+                kicks.push(now);
+            } else {
+                prop_assert!(need.retry_at > 0);
+            }
+        }
+        prop_assert!(kicks.windows(2).all(|pair| pair[1] - pair[0] >= KICK_INTERVAL));
+        for kick in &kicks {
+            let same = kicks.iter().filter(|one| *one >> WINDOW_BITS == kick >> WINDOW_BITS);
+            prop_assert!(same.count() <= KICKS_PER_WINDOW as usize);
+        }
+    }
+}
