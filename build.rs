@@ -13,6 +13,8 @@ use std::process::{Command, ExitCode};
 
 /// The oldest clang that compiles the backend: it needs `-mcpu=v4`.
 const CLANG_OLDEST: u32 = 18;
+/// The newest version that is looked for by its number.
+const CLANG_NEWEST: u32 = 30;
 /// Tells a child which of the two to build.
 const STEP: &str = "PANDEMONIUM_BUILD_STEP";
 const BACKEND: &str = "backend";
@@ -63,13 +65,13 @@ fn build_both() -> anyhow::Result<()> {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=src/bpf");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
-    check_clang()?;
+    let clang = find_clang()?;
     let root = env::current_dir()?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     // The names of their files are fixed, so each has a folder of its own.
     let own = out.join("fast_path");
     fs::create_dir_all(&own)?;
-    build(FAST_PATH, Command::new(env::current_exe()?).env("OUT_DIR", &own), &root)?;
+    build(FAST_PATH, Command::new(env::current_exe()?).env("OUT_DIR", &own).env("BPF_CLANG", &clang), &root)?;
     // The backend writes its C and Rust sources into the current directory: this way the source
     // tree stays clean. Its source stays as it is; the patches wrap what it calls.
     fs::create_dir_all(out.join("src"))?;
@@ -77,7 +79,8 @@ fn build_both() -> anyhow::Result<()> {
     let flags = env::var("BPF_EXTRA_CFLAGS_PRE_INCL").unwrap_or_default();
     let flags = format!("{flags} -include {}", patches.display());
     let mut command = Command::new(env::current_exe()?);
-    build(BACKEND, command.current_dir(&out).env("BPF_EXTRA_CFLAGS_PRE_INCL", flags), &root)
+    command.current_dir(&out).env("BPF_EXTRA_CFLAGS_PRE_INCL", flags).env("BPF_CLANG", &clang);
+    build(BACKEND, &mut command, &root)
 }
 
 /// Runs one of the two and passes on what it says to cargo, except that files are watched of which
@@ -124,21 +127,20 @@ fn build_fast_path() -> anyhow::Result<()> {
         .build()
 }
 
-/// Checks the compiler before anything fails in a less friendly way. `.cargo/config.toml` sets
-/// `BPF_CLANG` to a script that looks for a versioned name too.
-fn check_clang() -> anyhow::Result<()> {
-    let name = env::var("BPF_CLANG").unwrap_or_else(|_| "clang".into());
-    match clang_version(&name) {
-        Some(version) if version >= CLANG_OLDEST => Ok(()),
-        Some(version) => anyhow::bail!(
-            "{name} is version {version}, too old to compile the BPF backend: install the \
-             package clang-19, or any clang from {CLANG_OLDEST} on"
-        ),
-        None => anyhow::bail!(
-            "{name} does not run: install the package clang-19, or any clang from \
-             {CLANG_OLDEST} on, to compile the BPF backend"
-        ),
+/// A compiler that is new enough: what `BPF_CLANG` names, else `clang`, else the newest `clang-N`.
+fn find_clang() -> anyhow::Result<String> {
+    const ADVICE: &str = "install the package clang-19, or any clang from 18 on, to compile the BPF";
+    if let Ok(chosen) = env::var("BPF_CLANG") {
+        return match clang_version(&chosen) {
+            Some(version) if version >= CLANG_OLDEST => Ok(chosen),
+            Some(version) => anyhow::bail!("{chosen} is version {version}, too old: {ADVICE}"),
+            None => anyhow::bail!("{chosen} does not run: {ADVICE}"),
+        };
     }
+    let newest_first = (CLANG_OLDEST..=CLANG_NEWEST).rev().map(|version| format!("clang-{version}"));
+    let mut names = std::iter::once("clang".to_owned()).chain(newest_first);
+    let fits = |name: &String| clang_version(name).is_some_and(|version| version >= CLANG_OLDEST);
+    names.find(fits).ok_or_else(|| anyhow::anyhow!("no clang is new enough: {ADVICE}"))
 }
 
 /// The major version that `name --version` prints, or `None` when it does not run.

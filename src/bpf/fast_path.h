@@ -2,8 +2,8 @@
 /*
  * The contract between the fast path (fast_path.bpf.c) and the scheduler in user space.
  *
- * Both sides map the same arrays, so reading a fact costs no system call. Every field has one
- * writer, named here. All times are CLOCK_MONOTONIC in nanoseconds.
+ * Both sides map the same arrays, so a read costs no system call. Every field has one writer, named
+ * here. All times are CLOCK_MONOTONIC in nanoseconds.
  */
 #ifndef __FAST_PATH_H
 #define __FAST_PATH_H
@@ -21,34 +21,34 @@ enum fp_limits {
 	/* Highest number of CPUs, as in the backend. */
 	FP_CPUS = 1024,
 	/*
-	 * Task records. A record belongs to the pids that are equal modulo this, and describes the
-	 * one that used it last; its owner is checked on every read.
+	 * Task records. Pids that are equal modulo this share a record, which describes the task that
+	 * used it last. Every reader checks the owner.
 	 */
 	FP_TASKS = 65536,
-	/* CPUs looked at in search of a victim, so that a wake-up has a bound. */
+	/* CPUs that a search for a victim looks at: the cost of a wakeup is bounded. */
 	FP_SCAN = 64,
-	/* Tiers, and buckets of a wake-up latency histogram, the last one open. */
+	/* Tiers, and buckets of a wakeup latency histogram; the last bucket has no upper edge. */
 	FP_TIERS = 3,
 	FP_BUCKETS = 12,
-	/* Buckets of the histogram of sleep lengths, the last one open. */
+	/* Buckets of the histogram of sleep lengths; the last bucket has no upper edge. */
 	FP_SLEEP_BUCKETS = 4,
-	/* Buckets of the fine histograms, four to a doubling; src/control/fine.rs. */
+	/* Buckets of the fine histograms, four to a doubling; crates/engine/src/fine.rs. */
 	FP_FINE_BUCKETS = 90,
 	/*
-	 * Wake-ups in a row after which a task that went to sleep at once is trusted to do so again.
-	 * Eight is what the later versions of the parent project ask for too.
+	 * A waker that slept soon after this many wakeups in a row is trusted to sleep soon again.
+	 * Later versions of PANDEMONIUM use eight too.
 	 */
 	FP_HANDOFF_TRUST = 8,
-	/* Urgent decisions that are looked after when the scheduler process leaves, a power of two. */
+	/* Decisions above Batch that are checked when the scheduler process leaves; a power of two. */
 	FP_ROUND = 8,
-	/* Wake-ups that one CPU keeps an eye on until the task runs, a power of two. */
+	/* Waiting tasks that the timer of one CPU watches; a power of two. */
 	FP_WATCHED = 8,
-	/* Times a CPU is interrupted again for one wake-up. */
+	/* Kicks by a timer for one wakeup. */
 	FP_AGAIN_MAX = 3,
 	/*
-	 * Kicks of one CPU in 2^20 ns, about a millisecond: at 10 us each, 10 % of it. A limit for a
-	 * second would be spent by a quick load in the first half of it and leave wake-ups to the
-	 * tick in the second.
+	 * Kicks of one CPU in 2^20 ns, about a millisecond: at 10 us each, 10 % of it. With a limit
+	 * for each second, a load of many wakeups would use it up in the first half of the second, and
+	 * the wakeups of the second half would wait for the tick.
 	 */
 	FP_KICKS_PER_WINDOW = 10,
 	FP_WINDOW_BITS = 20,
@@ -56,64 +56,66 @@ enum fp_limits {
 
 /* Times in nanoseconds. */
 enum fp_times {
-	/* A CPU is not kicked twice within this. */
+	/* The least time between two kicks of one CPU. */
 	FP_KICK_INTERVAL_NS = 50 * 1000,
 	/*
-	 * A waker that sleeps within this handed its CPU over. The way through user space takes about
-	 * as long when a CPU is interrupted for it, so waiting for the waker's CPU costs no more.
+	 * A waker that sleeps within this time has handed its CPU over. A decision of user space after
+	 * a kick takes about as long, so waiting for the waker's CPU costs no more.
 	 */
 	FP_HANDOFF_NS = 100 * 1000,
-	/* A CPU outside the domain is not kicked twice within this for a CPU inside. */
+	/* The least time between two kicks of a CPU outside the domain for an idle CPU inside. */
 	FP_RETURN_INTERVAL_NS = 1000 * 1000,
 	/*
-	 * A task that woke up and waits longer than this gets a second kick: several times what the
-	 * way through user space takes, a small part of the 4 ms to the next tick.
+	 * A woken task that waits longer than this gets another kick. This is several times what a
+	 * decision of user space takes, and a small part of the 4 ms to the next tick.
 	 */
 	FP_AGAIN_NS = 500 * 1000,
-	/* The same for a task that is stranded when a round ends: most have run by then. */
+	/* The same for a task that is stranded when a round ends. Most such tasks run sooner. */
 	FP_STRANDED_NS = 100 * 1000,
-	/* The timer is not armed for less. */
+	/* The shortest time for which a timer is armed. */
 	FP_SOON_NS = 20 * 1000,
 };
 
-/* What a CPU runs, in the order of urgency. */
+/* What a CPU runs, the least urgent first. */
 enum fp_occupant {
 	FP_IDLE = 0,
 	FP_BATCH = 1,
 	FP_INTERACTIVE = 2,
 	FP_LAT_CRITICAL = 3,
-	/* The scheduler itself, or a task of another scheduling class: never a victim. */
+	/* The scheduler process, or a task of another scheduling class: never a victim. */
 	FP_FOREIGN = 4,
-	/* Nothing: the CPU is offline. User space marks it before the programs attach; a CPU that comes
-	 * or goes later makes the kernel restart the scheduler. */
+	/*
+	 * Nothing: the CPU is offline. User space writes this before the programs attach. When a CPU
+	 * goes on- or offline later, the kernel restarts the scheduler.
+	 */
 	FP_OFFLINE = 5,
 };
 
 /* One per CPU, two cache lines. Written by the fast path. */
 struct fp_cpu {
-	/* When the occupant began, and for how long it may run. */
+	/* When the running task began to run, and its slice. */
 	u64 since;
 	u64 slice;
-	/* When the occupant woke somebody last, in this stint; 0 if it did not. */
+	/* When the running task last woke a task in this run interval; 0 if it did not. */
 	u64 woke;
 	s32 pid;
 	/* enum fp_occupant */
 	u32 occupant;
-	/* How often the occupant slept soon after it woke somebody, up to FP_HANDOFF_TRUST. */
+	/* Wakeups in a row after which the running task slept soon, up to FP_HANDOFF_TRUST. */
 	u32 handoffs;
-	/* How often this CPU was kicked in the window of time that `window` counts. */
+	/* Kicks of this CPU in the window of time whose number is `window`. */
 	u32 kicks;
 	u64 window;
 	/* When this CPU was last kicked. */
 	u64 kicked;
-	/* Since when the task waits that the next switch of this CPU should serve; 0 for none. */
+	/* The task that the next switch of this CPU should serve, and since when it waits; pid 0: none. */
 	u64 wanted_since;
 	s32 wanted;
-	/* Nonzero if the occupant is of low weight: SCHED_IDLE, or nice. */
-	u32 light;
-	/* When a wake-up that this CPU saw, and that found no CPU, is worth another try. */
+	/* Nonzero if the running task is a low-weight task: SCHED_IDLE, or nice above 0. */
+	u32 low_weight;
+	/* When to look again for a victim for a wakeup on this CPU that found none. */
 	u64 retry_at;
-	/* The task that was wanted when the scheduler process began here, and since when it waits. */
+	/* `wanted` and `wanted_since` when the scheduler process began to run here. */
 	u64 decided_since;
 	s32 decided_for;
 	u32 unused0;
@@ -124,51 +126,51 @@ struct fp_cpu {
 struct fp_task {
 	/* Odd while the record is being written. */
 	u32 seq;
-	/* The owner: a pid alone may have been used again. */
+	/* The owner. The start time tells whether the kernel has reused the pid. */
 	s32 pid;
 	u64 start_time;
 	/* Counts since the record got this owner. */
 	u64 wakeups;
 	u64 voluntary;
 	u64 involuntary;
-	/* CPU time the task has used in its life. */
+	/* CPU time since the task was forked. */
 	u64 cpu_ns;
 	/* When it woke last, began to run last, and stopped last. */
 	u64 woken;
 	u64 started;
 	u64 stopped;
-	/* Length of its last sleep, and of its last stint. */
+	/* Length of its last sleep, and of its last run interval. */
 	u64 slept_ns;
-	u64 stint_ns;
+	u64 run_interval_ns;
 	/* Allowed CPUs 0 to 63. */
 	u64 allowed;
 	/* PF_ flags. */
 	u32 flags;
-	/* The CPU that was kicked for its last wake-up, or that its waker gives up; -1 for none. */
+	/* The CPU that was kicked for its last wakeup, or that its waker hands over; -1 for none. */
 	s32 kicked_cpu;
 	s32 tgid;
 	s32 last_cpu;
-	/* Who woke it last, or ran where an interrupt did. */
+	/* Its last waker: the task that ran where it was woken, perhaps by an interrupt. */
 	s32 waker;
 	/* SCHED_ policy and nice value. */
 	u16 policy;
 	s8 nice;
-	/* As a waker: how often it slept soon afterwards, up to FP_HANDOFF_TRUST. */
+	/* Its wakeups of other tasks in a row after which it slept soon, up to FP_HANDOFF_TRUST. */
 	u8 handoffs;
-	/* Nonzero from wake-up until it runs. */
+	/* Nonzero from its wakeup until it runs. */
 	u8 waiting;
-	/* Nonzero if its last waker was trusted to hand its CPU over. */
+	/* Nonzero if its last waker was trusted to hand over its CPU. */
 	u8 handed_off;
 	u16 unused0;
 	u32 unused1;
 };
 
-/* What user space thinks of a task. Written by user space, read by the fast path. */
+/* How user space classifies a task. Written by user space, read by the fast path. */
 struct fp_hint {
 	s32 pid;
 	/* enum fp_occupant */
 	u32 tier;
-	/* When user space last received it, and sent its decision. */
+	/* When user space last received a message about it, and last sent a decision. */
 	u64 received;
 	u64 sent;
 	u64 unused;
@@ -176,79 +178,82 @@ struct fp_hint {
 
 /* One cache line. Written by user space when something changes. */
 struct fp_settings {
-	/* A batch task that has run less is not interrupted for another one. */
+	/* A Batch task that has run for less than this is not preempted by another Batch task. */
 	u64 preempt_thresh_ns;
-	/* Nonzero during a burst of wake-ups: the threshold counts as zero. */
+	/* Nonzero during a burst of wakeups: the threshold counts as zero. */
 	u32 burst;
-	/* Nonzero to kick at all. */
+	/* Zero switches all kicks off. */
 	u32 preempt;
-	/* Nonzero to trust wakers that have always slept soon afterwards. */
+	/* Nonzero to trust wakers to hand over their CPU: FP_HANDOFF_TRUST. */
 	u32 hand_off;
-	/* The most urgent task that waits for a decision: enum fp_occupant, FP_IDLE for none. */
+	/* The highest tier that waits for a decision: enum fp_occupant, FP_IDLE for none. */
 	u32 waiting;
 	u64 unused[5];
 };
 
-/* For whom user space decided last, of those above batch. Written by user space. */
+/* The last decisions for tasks above Batch. Written by user space. */
 struct fp_round {
-	/* How many there have been; number n is at n modulo FP_ROUND. */
+	/* Number of such decisions so far; the pid of number n is at n modulo FP_ROUND. */
 	u32 decided;
 	s32 pids[FP_ROUND];
 };
 
-/* What is counted one by one. */
+/* Counted events; src/fast_path_counters.rs has the same order. */
 enum fp_event {
-	/* Wake-ups that came to user space, and what was done about them: a CPU was interrupted, */
+	/* Wakeups of tasks that were queued to user space. */
 	FP_WAKEUPS,
+	/* Of these: a CPU was kicked, */
 	FP_KICKS,
-	/* nobody was because the waker is trusted to sleep, or because all run something better. */
+	/* none was, because the waker is trusted to hand over its CPU, */
 	FP_HANDED_OFF,
+	/* none was, because every CPU runs a task that does not give way. */
 	FP_NO_VICTIM,
-	/* CPUs passed over because they were interrupted a moment ago, or too often. */
+	/* CPUs passed over because they were kicked too recently or too often. */
 	FP_LIMITED,
-	/* Kicks because a switch served somebody less urgent than the one it was made for. */
-	FP_MISSED,
-	/* Kicks because a task that woke up still waited after a while. */
+	/* Repeated kicks: the CPU switched to a less urgent task than the one it was kicked for. */
+	FP_LOST_KICKS,
+	/* Kicks by a timer for a task that still waits. */
 	FP_AGAIN,
-	/* Kicks because a task outlived its slice while somebody waited. */
-	FP_OUTLIVED,
+	/* Kicks by a timer of a task that has used up its slice while another task waits. */
+	FP_SLICE_KICKS,
 	/* Kicks for a kernel thread that is bound to the CPU. */
 	FP_BOUND,
-	/* Kicks for a task of the highest tier that lost its CPU. */
+	/* Kicks for a task above Batch that lost its CPU. */
 	FP_REQUEUED,
 	/* Kicks that user space asked for. */
 	FP_ASKED,
-	/* Times a timer fired. */
-	FP_PATROLS,
-	/* Records in use by another writer: the update was dropped. */
+	/* Calls of the timer callback. */
+	FP_TIMERS,
+	/* Updates dropped because another CPU was writing the same record. */
 	FP_CONTENDED,
-	/* News that user space was not told, because it had not read the earlier ones. */
-	FP_UNTOLD,
+	/* News dropped because the ring was full. */
+	FP_NEWS_DROPPED,
 	FP_EVENTS,
 };
 
-/* One row per CPU, summed by user space. Written by the fast path, each row on its own CPU. */
+/* One row per CPU, written by the fast path on that CPU. User space adds them up. */
 struct fp_counters {
-	/* Wake-up to running, by tier; edges in records.bpf.h. */
+	/* From wakeup to running, by tier; edges in records.bpf.h. */
 	u64 wake_latency[FP_TIERS][FP_BUCKETS];
 	u64 sleep[FP_SLEEP_BUCKETS];
-	/* Runs on the L2 cache the task ran on before, and on another, by tier. */
+	/* Run intervals on the L2 cache of the previous one, and on another, by tier. */
 	u64 l2_hits[FP_TIERS];
 	u64 l2_misses[FP_TIERS];
-	/* Wake-up to running once more, and from decision to running, in fine buckets. */
+	/* From wakeup to running, and from decision to running, in fine buckets. */
 	u64 wait[FP_TIERS][FP_FINE_BUCKETS];
 	u64 start[FP_FINE_BUCKETS];
 	u64 events[FP_EVENTS];
 };
 
-/* What became of a task. */
+/* What happened to a task. */
 enum fp_news_kind {
-	/* It runs another program now. */
+	/* It has executed another program. */
 	FP_EXEC,
-	/* It is gone. */
+	/* It has exited. */
 	FP_EXIT,
 };
 
+/* A message to user space that needs no decision. */
 struct fp_news {
 	s32 pid;
 	/* enum fp_news_kind */

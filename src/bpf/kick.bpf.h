@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which CPU to interrupt for a task that wakes up, and when none.
+ * Which CPU to kick for a task that wakes up, if any.
  */
 #ifndef __KICK_BPF_H
 #define __KICK_BPF_H
@@ -11,10 +11,10 @@ s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
 extern struct rq runqueues __ksym;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
 
-/* The backend's queue for any CPU; below it, the queue of each CPU. MAX_CPUS of its intf.h. */
+/* The backend's DSQ for any CPU: MAX_CPUS of its intf.h. Lower numbers are the DSQs of each CPU. */
 #define SHARED_QUEUE FP_CPUS
 
-/* SCX_KICK_PREEMPT of the running kernel; 0 makes no kicks. */
+/* SCX_KICK_PREEMPT of the running kernel; 0 switches all kicks off. */
 const volatile u64 kick_flags;
 /* The CPUs that tasks prefer, of the first 64; 0 if there is no domain. */
 const volatile u64 domain;
@@ -26,9 +26,9 @@ static void kick(struct fp_cpu *c, u32 cpu, u64 now)
 }
 
 /*
- * Whether its occupant is about to end. The kernel keeps such a task from the backend: it puts it
- * into a queue of the CPU's own that goes before all others, so that interrupting it makes room
- * for the scheduler process and for nobody else.
+ * Whether the running task of the CPU is about to exit. The kernel queues such a task in the CPU's
+ * local DSQ, ahead of all others, without asking the backend. So a kick makes room for the scheduler
+ * process only.
  */
 static bool is_ending(u32 cpu)
 {
@@ -37,18 +37,18 @@ static bool is_ending(u32 cpu)
 	return rq && BPF_CORE_READ(rq, curr, flags) & TASK_EXITING_FLAG;
 }
 
-/* How many CPUs are looked at. */
+/* The number of CPUs that a search looks at. */
 static s32 scanned(void)
 {
 	return nr_cpus < FP_SCAN ? nr_cpus : FP_SCAN;
 }
 
 /*
- * The CPU to kick for a task, by the rules of rules.h, of those that the task may use; -1 if none
+ * The CPU to kick for a task: by the rules of rules.h, among those that the task may use; -1 if none
  * gives way.
  *
- * The mask is taken from the task itself: 7.2 verifies this for fp_prepare too, which may sleep,
- * and there p->cpus_ptr is not trusted.
+ * It reads p->cpus_mask, not p->cpus_ptr: Linux 7.2 verifies this function for fp_prepare too, which
+ * is sleepable, and there p->cpus_ptr is not trusted.
  */
 __noinline s32 find_victim(struct task_struct *p __arg_trusted, struct need *n __arg_nonnull)
 {
@@ -89,11 +89,11 @@ static bool kicks_are_on(void)
 }
 
 /*
- * A CPU of the domain idles: kicks a CPU outside that runs a task of ours. If the task may return
- * to the domain, a patch of the backend (backend_patches/domain_return.h) has it queued to user
- * space now, else at the end of its slice, which is at a tick.
+ * A CPU of the domain has gone idle: kicks a CPU outside that runs a SCHED_EXT task. If that task
+ * may return to the domain, a backend patch (backend_patches/domain_return.h) then queues it to user
+ * space. Without the kick this happens at the end of its slice, which is at a tick.
  */
-__noinline s32 call_home(u32 cpu, u64 now)
+__noinline s32 return_to_domain(u32 cpu, u64 now)
 {
 	s32 i;
 
@@ -113,14 +113,14 @@ __noinline s32 call_home(u32 cpu, u64 now)
 	return -1;
 }
 
-/* The next switch of the CPU should serve the task; a switch that does not has missed it. */
+/* Notes that the next switch of the CPU should serve the task; if it does not, the kick was lost. */
 static void want(struct fp_cpu *c, s32 pid, u64 since)
 {
 	c->wanted = pid;
 	c->wanted_since = since;
 }
 
-/* Whether the waker's CPU is about to be free for the wakee, so that no CPU has to be kicked. */
+/* Whether the waker is about to hand over its CPU to the wakee, so that no CPU has to be kicked. */
 static bool is_handoff(struct task_struct *p, const struct fp_cpu *here, u32 cpu)
 {
 	struct fp_settings *s = the_settings();
@@ -128,8 +128,8 @@ static bool is_handoff(struct task_struct *p, const struct fp_cpu *here, u32 cpu
 	return s && hands_over(here, s) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
-/* Makes room for a task that waits in user space; returns where, or -1. */
-static s32 make_room(struct task_struct *p, struct need *n)
+/* Kicks a CPU for a task that waits in user space; returns the CPU, or -1 if none gives way. */
+static s32 kick_victim(struct task_struct *p, struct need *n)
 {
 	s32 victim = find_victim(p, n);
 	struct fp_cpu *c = cpu_record(victim);

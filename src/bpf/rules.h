@@ -19,14 +19,14 @@
 #define __always_inline inline __attribute__((always_inline))
 #endif
 
-/* Why a CPU is to be kicked. */
+/* A task that needs a CPU. */
 struct need {
 	u64 now;
-	/* The CPU on which this is found out. */
+	/* The CPU that executes this. */
 	u32 here;
 	/* Whether that CPU must be left alone. */
 	bool spare_here;
-	/* Whether the task is of the kind that never preempts: SCHED_IDLE, or nice 19. */
+	/* Whether the task never preempts: SCHED_IDLE, or nice 19. */
 	bool never_preempts;
 	/* Whether the task also wants a CPU whose occupant has used up its slice. */
 	bool overdue;
@@ -34,7 +34,7 @@ struct need {
 	bool lower_only;
 	/* enum fp_occupant */
 	u32 tier;
-	/* If no CPU gives way now: when one will, as far as that is a matter of time; 0 if it is not. */
+	/* If no CPU gives way now: the earliest time at which one does; 0 if none does by waiting. */
 	u64 retry_at;
 };
 
@@ -47,7 +47,7 @@ struct victim {
 
 #define NO_VICTIM { .rank = (u32)-1, .cpu = -1, .ran = 0 }
 
-/* A CPU is kicked not soon after another kick, and at most so often in a window of time. */
+/* Whether the limits on kicks allow one: the least interval, and the most in a window of time. */
 static __always_inline bool may_kick(const struct fp_cpu *c, u64 now)
 {
 	return now - c->kicked >= FP_KICK_INTERVAL_NS &&
@@ -64,7 +64,7 @@ static __always_inline void note_kick(struct fp_cpu *c, u64 now)
 	c->kicked = now;
 }
 
-/* Whether a kick is on its way: the CPU has not switched since. */
+/* Whether a kick is pending: the CPU has not switched since. */
 static __always_inline bool is_kicked(const struct fp_cpu *c)
 {
 	return c->kicked > c->since;
@@ -76,7 +76,7 @@ static __always_inline bool is_outlived(const struct fp_cpu *c, u64 now)
 	return c->slice && now - c->since >= c->slice;
 }
 
-/* A CPU gives way at `at`. */
+/* Notes that a CPU gives way at `at`. */
 static __always_inline void retry(struct need *n, u64 at)
 {
 	if (!n->retry_at || at < n->retry_at)
@@ -86,7 +86,8 @@ static __always_inline void retry(struct need *n, u64 at)
 /*
  * Whether the occupant gives way: to a higher tier; to its own tier when it has used up its slice;
  * Batch to Batch at once, since the wakee has slept and the occupant has not. A Batch task that has
- * just begun does not give way to another Batch task for a moment, unless there is a burst.
+ * begun to run does not give way to another Batch task before preempt_thresh_ns, unless there is a
+ * burst.
  * SCHED_IDLE and nice 19 never preempt.
  */
 static inline bool gives_way(const struct fp_cpu *c, struct need *n, const struct fp_settings *s)
@@ -115,7 +116,7 @@ static inline bool gives_way(const struct fp_cpu *c, struct need *n, const struc
 	return false;
 }
 
-/* Whether a CPU that gives way must not be kicked yet; then it is worth another try. */
+/* Whether the limits forbid to kick a CPU that gives way. If so, it is tried again later. */
 static __always_inline bool is_limited(const struct fp_cpu *c, struct need *n)
 {
 	if (may_kick(c, n->now))
@@ -124,13 +125,13 @@ static __always_inline bool is_limited(const struct fp_cpu *c, struct need *n)
 	return true;
 }
 
-/* The lower, the better: the lowest tier, of these the one of low weight. */
+/* The lower, the better: the lowest tier first, and within a tier a low-weight task. */
 static __always_inline u32 victim_rank(const struct fp_cpu *c)
 {
-	return 2 * c->occupant + !c->light;
+	return 2 * c->occupant + !c->low_weight;
 }
 
-/* Of equal rank this CPU, which needs no message to another CPU; else the one that ran longest. */
+/* Of equal rank this CPU, which needs no interrupt of another CPU; else the longest-running task. */
 static __always_inline u64 victim_ran(const struct fp_cpu *c, bool is_here, u64 now)
 {
 	return is_here ? (u64)-1 : now - c->since;
@@ -155,8 +156,8 @@ static __always_inline void take_victim(struct victim *best, const struct fp_cpu
 }
 
 /*
- * How often a task has handed over its CPU, when it stops. Once it has woken another task, it has
- * if it sleeps soon, and has not if it does anything else.
+ * How often in a row a task has handed over its CPU, counted when it stops. A task that has woken
+ * another one in this run interval hands over its CPU if it sleeps soon, and does not otherwise.
  */
 static __always_inline u8 count_handoff(u8 before, bool asleep, u64 woke, u64 now)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Bars: required values for the figures of a scheduler, read from a TOML file, and by how much each
-//! is missed.
+//! Bars: required values for the figures of a scheduler, read from a TOML file, and by how much
+//! each is missed.
 
 use super::digest::{Digest, Row, show};
 use super::results::{self, KERNEL};
@@ -88,8 +88,8 @@ impl Demand {
         }
     }
 
-    /// By which share of the bound the value misses it, or by how much if the bound is zero. At most
-    /// 0 if the bar is met.
+    /// By which share of the bound the value misses it, or by how much if the bound is zero. At
+    /// most 0 if the bar is met.
     fn missed_by(self, value: f64) -> f64 {
         let above = |bar: f64| if bar == 0.0 { value } else { (value - bar) / bar };
         match self.bound {

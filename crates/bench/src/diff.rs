@@ -104,8 +104,8 @@ impl<'a> Diff<'a> {
         Ok(diff)
     }
 
-    /// Refuses files in which no difference could be significant, because their empty report would be
-    /// taken for good news.
+    /// Refuses files in which no difference could be significant, because their empty report would
+    /// be taken for good news.
     fn check(&self) -> Result<()> {
         if !self.broken.is_empty() {
             return Ok(());

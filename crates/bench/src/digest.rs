@@ -190,7 +190,8 @@ impl Cell {
     }
 }
 
-/// A number with three significant digits and all digits before the point. Integers have no decimals.
+/// A number with three significant digits and all digits before the point. Integers have no
+/// decimals.
 pub fn show(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { show_like(value, value) }
 }

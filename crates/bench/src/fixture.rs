@@ -10,9 +10,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Runs of `wake` and `burst` on two CPUs under the kernel's scheduler and two others. The latencies
-/// of `ours` are the kernel's times `ratio`; those of `peer` are the kernel's. All have up to 3 % of
-/// noise, which is the same for equal seeds.
+/// Runs of `wake` and `burst` on two CPUs under the kernel's scheduler and two others. The
+/// latencies of `ours` are the kernel's times `ratio`; those of `peer` are the kernel's. All have
+/// up to 3 % of noise, which is the same for equal seeds.
 pub fn results(iterations: u32, ratio: f64, seed: u64) -> Results {
     let scheduler = |name: &str, command: &str| Scheduler {
         name: name.into(),

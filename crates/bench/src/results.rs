@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 const FORMAT: &str = "scx_pandemonium_user bench";
 /// The version of the format. It rises when an older program would misread a file.
 const VERSION: u32 = 1;
-/// The largest file that is written or read. It bounds the memory that a hostile file can take; some
-/// 3000 runs of ten figures fit.
+/// The largest file that is written or read. It bounds the memory that a hostile file can take;
+/// some 3000 runs of ten figures fit.
 const SIZE_MAX: u64 = 8 << 20;
 /// Longest text in a file. The last output of a failed scheduler is the longest there is.
 const TEXT_MAX: usize = 64 << 10;

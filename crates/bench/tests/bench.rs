@@ -45,7 +45,8 @@ fn printed(code: i32, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Runs the program, which must fail with exit code 2 and one line on stderr, and returns that line.
+/// Runs the program, which must fail with exit code 2 and one line on stderr, and returns that
+/// line.
 #[track_caller]
 fn refused(arguments: &[&str]) -> String {
     let output = bench(arguments);
@@ -57,8 +58,8 @@ fn refused(arguments: &[&str]) -> String {
     error
 }
 
-/// A results file as docs/lab.md describes it. It is written out here once more, so that a change of
-/// the format fails these tests. The latencies of `ours` are the kernel's times `ratio`.
+/// A results file as docs/lab.md describes it. It is written out here once more, so that a change
+/// of the format fails these tests. The latencies of `ours` are the kernel's times `ratio`.
 fn results(iterations: u32, ratio: f64) -> Value {
     let mut runs = Vec::new();
     for iteration in 0..iterations {
@@ -148,8 +149,8 @@ fn tables_fit_the_width_and_beside_chooses_the_base() {
     assert!(refused(&["report", &file, "--beside", "unknown"]).contains("\"unknown\""));
 }
 
-/// With a fake cargo that fails for one crate and logs its arguments, and a clang that is new enough
-/// only under a name with a number.
+/// With a fake cargo that fails for one crate and logs its arguments, and a clang that is new
+/// enough only under a name with a number.
 #[test]
 fn install_goes_on_after_a_failure_and_names_the_scheduler_that_failed() {
     let scratch = Scratch::new("install");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A histogram of durations, whose buckets grow in proportion to the duration.
+//! A histogram of durations with buckets that grow in proportion to the duration.
 
 use crate::time::Span;
 use alloc::vec::Vec;

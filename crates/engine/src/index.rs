@@ -4,9 +4,9 @@
 //! that a look-up touches one or two neighbouring cells.
 //!
 //! The index stores slots and hashes but no keys, so one index type serves every kind of key: the
-//! caller says whether the slot found has the right key. A look-up asks this only for slots whose
-//! whole hash matches, which is nearly always the right slot, so it rarely reads the memory of
-//! another slot.
+//! caller says whether the slot found has the right key. A look-up asks this only for a slot with
+//! the same hash, which is nearly always the right slot, so it rarely reads the memory of another
+//! slot.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -36,6 +36,7 @@ mod list;
 pub mod placement;
 pub mod policy;
 pub mod port;
+pub mod prelude;
 pub mod procdb;
 pub mod registry;
 pub mod round;
@@ -45,6 +46,7 @@ pub mod table;
 pub mod task;
 pub mod time;
 pub mod topology;
+mod usual;
 
 pub use explaining::Explaining;
 pub use learning::{Learning, Memo};

@@ -3,8 +3,8 @@
 //! Doubly linked lists of slots. A slot is on at most one list.
 //!
 //! The links are stored apart from the records, eight bytes a slot, because adding or removing a
-//! slot changes the links of its neighbours, whose records can be anywhere in memory. The links of
-//! 100,000 tasks fit into a cache that their records do not fit into.
+//! slot changes the links of its neighbours, and their records can be anywhere in memory. The links
+//! of 100,000 tasks fit into a cache that their records do not fit into.
 
 use crate::runqueue::Slot;
 use alloc::vec;

@@ -6,7 +6,7 @@
 //! known at its next wake-up. Each record is on exactly one list:
 //!
 //! - *waiting*: the task's newest ticket is not answered yet. Oldest first, one list for each
-//!   [`Class`] of tasks whose ages are compared.
+//!   [`Class`] of tasks.
 //! - *resting*: the task runs or sleeps. Least recently dispatched first.
 //! - *free*: the record belongs to no task.
 //!
@@ -33,7 +33,7 @@ enum State {
     Waiting,
 }
 
-/// A group of tasks whose ages are compared. The policy gives the numbers their meaning.
+/// A group of tasks. Ages are compared within a group. The policy gives the numbers their meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Class(u8);
 

@@ -22,8 +22,8 @@ pub const COMM_LEN: usize = 16;
 /// Set in [`RawArrival::flags`] if the task has just woken up (kernel ABI: `SCX_ENQ_WAKEUP`).
 pub const ENQ_WAKEUP: u64 = 1;
 
-/// Identifies one enqueue of one task. The dispatch carries it back, and the backend discards a
-/// dispatch whose ticket is older than the task's newest enqueue.
+/// Identifies one enqueue of one task. The dispatch carries it back. If the task was enqueued
+/// again in the meantime, the backend discards the dispatch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
@@ -280,7 +280,7 @@ pub enum Placement {
     Cpu(CpuId),
     /// On an idle CPU close to `near` if there is one, else on the first CPU that becomes free.
     Any {
-        /// A CPU whose caches are likely to hold the task's memory.
+        /// The CPU with the task's memory in its caches, most likely.
         near: CpuId,
     },
 }

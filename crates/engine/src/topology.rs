@@ -231,12 +231,12 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// A machine whose CPU `i` has `places[i]`.
+    /// A machine with CPU `i` at `places[i]`.
     pub fn new(places: Vec<CpuPlace>) -> Topology {
         Topology { places }
     }
 
-    /// A machine whose CPUs share a memory node and a last-level cache, but no core and no
+    /// A machine with one memory node and one last-level cache. Every CPU has its own core and
     /// second-level cache.
     pub fn flat(cpus: u32) -> Topology {
         let own = |number: u16| CpuPlace { core: number, l2: number, llc: 0, node: 0 };

@@ -251,7 +251,7 @@ fn changed_behaviour_changes_the_prediction_however_long_the_old_one_lasted() {
 
 // --- checking predictions -------------------------------------------------------------------
 
-/// Learns an observation of a task whose prediction was that of the database at this time.
+/// Learns an observation of a task that got the database's present prediction.
 fn observe(db: &mut ProcDb, comm: &str, tier: Tier) -> Verdict {
     let predicted = predicted_tier(db, comm);
     db.learn(day(1), &Observation { predicted, ..seen(comm, tier) })
@@ -561,7 +561,7 @@ proptest! {
     }
 
     #[test]
-    fn a_truncated_or_extended_file_or_a_flipped_bit_is_refused(profiles in any_profiles(), at in any::<usize>()) {
+    fn any_cut_extension_or_flipped_bit_is_refused(profiles in any_profiles(), at in any::<usize>()) {
         let bytes = codec::encode(&profiles);
         prop_assert!(codec::decode(&bytes[..at % bytes.len()], day(0)).is_err());
         let mut flipped = bytes.clone();
@@ -588,7 +588,7 @@ proptest! {
     }
 
     #[test]
-    fn any_words_unpack_to_a_profile_that_packs_and_unpacks_unchanged(words in any::<[u64; codec::WORDS]>()) {
+    fn any_words_unpack_to_a_profile_and_pack_again(words in any::<[u64; codec::WORDS]>()) {
         let profile = codec::unpack(&words);
         prop_assert!(profile.votes.total() <= Votes::MAX);
         prop_assert_eq!(codec::unpack(&codec::pack(&profile)), profile);

@@ -8,7 +8,7 @@
 //! | [`preflight`] | whether this machine can load a scheduler, checked before loading one |
 //! | [`durable`] | files that a crash leaves either old or new, never half written |
 //! | [`program`] | finding and starting the other programs of this workspace |
-//! | [`print`], [`usage`] | output to a terminal or a pipe |
+//! | [`mod@print`], [`usage`] | output to a terminal or a pipe |
 //!
 //! ```
 //! use pandemonium_host::durable::{self, Existing};

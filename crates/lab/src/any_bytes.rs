@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The fuzz target: reads any bytes as a recording and replays them under a policy. The outcome is an
-//! error or a result, never a panic.
+//! The fuzz target: reads any bytes as a recording and replays them under a policy. The outcome is
+//! an error or a result, never a panic.
 //!
 //! The fuzzer calls it, and so does a test of the lab with mutants of its own.
 

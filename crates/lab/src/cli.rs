@@ -7,6 +7,7 @@ use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::PolicyType;
 use pandemonium_policies::{Catalog, Fifo, Vruntime};
 use pandemonium_sim::observer::Fault;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// Fewer runs than this say nothing about noise.
@@ -43,6 +44,8 @@ pub enum Command {
     Swarm(SwarmArgs),
     /// List the workloads that come with the lab
     Workloads,
+    /// Write a crate with a policy of your own: policy, scheduler, lab, test
+    New(NewArgs),
 }
 
 /// What to simulate.
@@ -311,4 +314,19 @@ pub enum Format {
     Csv,
     /// JSON
     Json,
+}
+
+#[derive(Debug, Args)]
+pub struct NewArgs {
+    /// What the policy is called: lower-case letters, digits and _
+    #[arg(value_name = "NAME")]
+    pub name: String,
+
+    /// Where to write it [default: a new folder NAME]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+
+    /// Use the crates of this checkout of scx_pandemonium_user, not the published ones
+    #[arg(long, value_name = "DIR")]
+    pub source: Option<PathBuf>,
 }

@@ -108,7 +108,8 @@ impl History {
         Ok(svg)
     }
 
-    /// Draws the knobs in microseconds that the adaptive loop changed, over the regime of each second.
+    /// Draws the knobs in microseconds that the adaptive loop changed, over the regime of each
+    /// second.
     pub fn draw_knobs(&self) -> Result<String> {
         let end = seconds(self.end);
         let lines: Vec<(&str, Vec<(f64, f64)>)> = self

@@ -22,6 +22,7 @@ mod explain;
 mod formula;
 mod history;
 mod metric;
+mod new;
 mod parallel;
 mod play;
 #[cfg(test)]
@@ -37,8 +38,10 @@ mod timeline;
 mod workload_file;
 
 use anyhow::Result;
-use pandemonium_engine::PolicyInfo;
 pub use pandemonium_engine::policies;
+use pandemonium_engine::{PolicyInfo, PolicyType};
+use pandemonium_sim::swarm::Cuts;
+use std::ops::RangeInclusive;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -66,12 +69,28 @@ fn command(command: &Command) -> Result<ExitCode> {
         Command::Explain(args) => explain::run(args),
         Command::Scores => compare::scores(),
         Command::Swarm(args) => swarm::run(args),
+        Command::New(args) => new::run(args),
         Command::Workloads => {
             for (name, _) in shipped::ALL {
                 let (workload, _) = shipped::load(name, None)?;
                 println!("{name:16} {}", workload.about);
             }
             Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Runs the policy on the machines that these seeds draw, with every fault.
+///
+/// # Panics
+///
+/// With the first seed after which a checker found a violation, and how to repeat it.
+pub fn survives<P: PolicyType>(seeds: RangeInclusive<u64>) {
+    let policy = PolicyInfo::of::<P>();
+    for seed in seeds {
+        let tried = pandemonium_sim::swarm::draw(seed, &Cuts::default(), policy).run(&mut ());
+        if let Err(violation) = tried.verdict {
+            panic!("`swarm 1 --seed {seed} --trace` of the lab repeats: {}", violation.why);
         }
     }
 }

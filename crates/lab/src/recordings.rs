@@ -1,23 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests with recordings of simulated runs: writing, reading, redacting, damaging and replaying them.
+//! Tests with recordings of simulated runs: writing, reading, redacting, damaging and replaying
+//! them.
 
 use crate::any_bytes::survive as survive_any;
-use crate::cli::{PolicyName, What};
+use crate::cli::What;
 use crate::play::Case;
 use crate::simulated;
 use anyhow::Result;
-use pandemonium_engine::Setup;
+use pandemonium_engine::PolicyInfo;
 use pandemonium_policies::{Fifo, Pandemonium};
 use pandemonium_record::file::read::Recording;
-use pandemonium_record::file::repeat::{Replayed, repeat};
+use pandemonium_record::file::repeat::{Policies, Replayed, repeat};
 use pandemonium_record::{Entry, length};
 use pandemonium_sim::random::Random;
 use proptest::prelude::*;
 use std::sync::LazyLock;
 
+const PANDEMONIUM: PolicyInfo = PolicyInfo::of::<Pandemonium>();
+
+/// Replays under the policy that the recording is of.
+fn policies(policy: PolicyInfo) -> Policies {
+    Policies { recorded: Some(policy.knobs), replayed: policy }
+}
+
 fn case() -> Case {
-    let mut case = Case::new(&What::named("wake", 2), PolicyName::Pandemonium, 1).unwrap();
+    let mut case = Case::new(&What::named("wake", 2), PANDEMONIUM, 1).unwrap();
     case.trial.workload.duration = pandemonium_engine::time::Span::from_millis(700);
     case
 }
@@ -87,10 +95,10 @@ fn packed(plain: &[u8]) -> Vec<u8> {
 }
 
 /// Reads and replays a recording as the program does. Any outcome but a panic is correct.
-fn survive<Q: pandemonium_engine::Policy>(bytes: &[u8], make: fn(&Setup) -> Q) {
+fn survive(bytes: &[u8], policy: PolicyInfo) {
     let _ = read(bytes);
     if let Ok(mut recording) = Recording::new(bytes) {
-        let _ = repeat(&mut recording, make, &[], &mut Replayed::default());
+        let _ = repeat(&mut recording, &policies(policy), &[], &mut Replayed::default());
     }
 }
 
@@ -164,7 +172,7 @@ fn a_recording_with_a_restart_replays_both_parts() {
     let bytes = recorder.finish().unwrap();
     let mut replayed = Replayed::default();
     let mut recording = Recording::new(&bytes[..]).unwrap();
-    repeat(&mut recording, Pandemonium::new, &[], &mut replayed).unwrap();
+    repeat(&mut recording, &policies(PANDEMONIUM), &[], &mut replayed).unwrap();
     assert_eq!((replayed.starts, replayed.different), (2, 0));
     assert!(replayed.rounds > 600, "{}", replayed.rounds);
 }
@@ -183,7 +191,7 @@ fn entries_in_an_impossible_order_do_not_panic() {
     for order in orders {
         let mut recorder = simulated::begin(Vec::new(), &case(), false).unwrap();
         order.iter().for_each(|entry| recorder.add(entry));
-        survive(&recorder.finish().unwrap(), Pandemonium::new);
+        survive(&recorder.finish().unwrap(), PANDEMONIUM);
     }
 }
 
@@ -202,7 +210,7 @@ proptest! {
             bytes[at] = byte;
         }
         bytes.truncate(cut.map_or(bytes.len(), |cut| cut % bytes.len()));
-        survive(&if inside { packed(&bytes) } else { bytes }, |_: &Setup| Fifo::new());
+        survive(&if inside { packed(&bytes) } else { bytes }, PolicyInfo::of::<Fifo>());
     }
 
     /// Flips bits in the payload of entries, so that the entries still decode and are replayed.
@@ -222,6 +230,6 @@ proptest! {
                 plain[at..at + 8].copy_from_slice(&(word ^ 1 << bit).to_le_bytes());
             }
         }
-        survive(&packed(&plain), Pandemonium::new);
+        survive(&packed(&plain), PANDEMONIUM);
     }
 }

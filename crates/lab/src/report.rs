@@ -71,7 +71,8 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
          <h2>Timeline of the CPUs</h2><p>The first {TIMELINE} after the warm-up, seed {}. The \
          wheel zooms, dragging moves, a click on a run interval shows its task.</p>{timelines}\
          <h2>Over time</h2><p>Decisions by tier and queued tasks in each hundredth of the run; \
-         below, the regime of each second and the knobs that the adaptive loop changed.</p>{histories}<h2>One run</h2>{tables}<script>//<![CDATA[\n{SCRIPT}//]]></script>\
+         below, the regime of each second and the knobs that the adaptive loop changed.</p>\
+         {histories}<h2>One run</h2>{tables}<script>//<![CDATA[\n{SCRIPT}//]]></script>\
          </body></html>\n",
         escape(&workload.about),
         first.trial.setup.shape.cpus,

@@ -291,8 +291,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A task that sleeps, forks one child after the other, and waits for all. The measured latency is
-    /// the time from the start of a fork to the child's first instruction.
+    /// A task that sleeps, forks one child after the other, and waits for all. The measured latency
+    /// is the time from the start of a fork to the child's first instruction.
     fn storm(&self) -> Result<Vec<Step>, FileError> {
         let sleep = self.length("sleep_us", &self.table.sleep_us, None)?;
         let fork = self.length("pause_us", &self.table.pause_us, None)?;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The cost of a decision, from a task's arrival to its dispatch, through `round()`, compared with the
-//! `vruntime` reference in the same run.
+//! The cost of a decision, from a task's arrival to its dispatch, through `round()`, compared with
+//! the `vruntime` reference in the same run.
 //!
 //! The number of runnable tasks is constant: each round receives one task and dispatches one, which
 //! is the most expensive case. A dispatched task goes to the end of a list and arrives again, as a
-//! requeue or a wake-up, when it reaches the front, so no task is dispatched twice in a row. The port
-//! does almost nothing, and its cost is the same for both policies. Time is the CPU time of this
-//! thread, so that other programs lengthen the run but not the figures; their effect on the caches
-//! remains.
+//! requeue or a wake-up, when it reaches the front, so no task is dispatched twice in a row. The
+//! port does almost nothing, and its cost is the same for both policies. Time is the CPU time of
+//! this thread, so that other programs lengthen the run but not the figures; their effect on the
+//! caches remains.
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use pandemonium_engine::Setup;
@@ -23,23 +23,24 @@ use std::time::Duration;
 const CPUS: u32 = 16;
 /// Runnable tasks: few, and nearly as many as the table holds.
 const TASKS: [u32; 2] = [100, 100_000];
-/// For this many runnable tasks there is one more that runs or sleeps. With 100,000 runnable tasks all
-/// still fit into the table.
+/// For this many runnable tasks there is one more that runs or sleeps. With 100,000 runnable tasks
+/// all still fit into the table.
 const AWAY: u32 = 4;
-/// Time between two decisions: 16 CPUs, and tasks that run for 1.6 ms on average. It is the same for
-/// every number of tasks, so many tasks wait long, and every other decision is a rescue.
+/// Time between two decisions: 16 CPUs, and tasks that run for 1.6 ms on average. It is the same
+/// for every number of tasks, so many tasks wait long, and every other decision is a rescue.
 const BETWEEN: Span = Span::from_micros(100);
 const ONE: Limits = Limits { arrivals: Limits::ARRIVALS, dispatches: 1, extra: 0 };
 /// Names with a tier, so that the mix of tiers does not depend on how long tasks wait in the bench.
 /// The policy observes the behaviour all the same.
 const NAMES: [(&str, Tier); 2] = [("audio", Tier::LatCritical), ("shell", Tier::Interactive)];
 
-/// Highest cost of a decision with 100 tasks. With 100,000 it must be less than twice that with 100.
+/// Highest cost of a decision with 100 tasks. With 100,000 it must be less than twice that with
+/// 100.
 const BAR: Duration = Duration::from_nanos(250);
 /// Lowest number of decisions a second on one core.
 const BAR_RATE: f64 = 1e6;
 
-/// A port whose tasks arrive again some time after their dispatch.
+/// A port that lets a task arrive again some time after its dispatch.
 struct Ring {
     now: Stamp,
     /// The message in the ring.
@@ -62,8 +63,8 @@ impl Ring {
         Ring { now, next: None, away, sent: 0, with_facts, by_tier: [0; 3], view }
     }
 
-    /// The next message of a task, derived from its pid and the time, so that the port needs no memory
-    /// about tasks.
+    /// The next message of a task, derived from its pid and the time, so that the port needs no
+    /// memory about tasks.
     fn arrival(&mut self, pid: Pid) -> Arrival {
         self.sent += 1;
         let (name, run_interval, cause) = match pid.as_raw() % 10 {
@@ -139,7 +140,7 @@ impl<Q: Policy> Course<Q> {
                 continue;
             }
             let arrival = course.ring.arrival(pid);
-            course.policy.on_arrival(course.ring.now, arrival, &course.ring.view);
+            course.policy.arrive(course.ring.now, arrival, &course.ring.view);
         }
         course.run(u64::from(3 * tasks));
         assert_eq!(course.policy.queued() + 1, tasks as usize, "one is in the ring");

@@ -3,8 +3,8 @@
 //! Limits that depend on the number of CPUs.
 //!
 //! The formulas are those of PANDEMONIUM 5.4.13, "Core-Count Scaling", unless a field says more.
-//! `N` is the number of CPUs. Every limit is one or two straight lines between a floor and a ceiling;
-//! none is a special case for one machine.
+//! `N` is the number of CPUs. Every limit is one or two straight lines between a floor and a
+//! ceiling; none is a special case for one machine.
 
 use pandemonium_engine::task::CPUS_MAX;
 use pandemonium_engine::time::Span;
@@ -13,8 +13,8 @@ use pandemonium_engine::time::Span;
 /// enough that a task of high virtual time stays behind new ones for ever. PANDEMONIUM 5.5 caps at
 /// every size; the README's number is kept until the lab has measured its effect.
 pub const VTIME_CEILING_CPUS: u32 = 8;
-/// How far ahead of the virtual clock the key of a Batch task may be, where the ceiling applies: six
-/// Batch rescues of 5 ms (README, "Vtime Ceiling").
+/// How far ahead of the virtual clock the key of a Batch task may be, where the ceiling applies:
+/// six Batch rescues of 5 ms (README, "Vtime Ceiling").
 pub const VTIME_CEILING: Span = Span::from_millis(30);
 
 /// The limits of a machine with a given number of CPUs.
@@ -22,9 +22,9 @@ pub const VTIME_CEILING: Span = Span::from_millis(30);
 pub struct Scaling {
     /// `N`, 1 to [`CPUS_MAX`].
     pub cpus: u32,
-    /// The longest that a task waits because of its tier: `min(25 ms * N, 500 ms / (N / 4))`, within
-    /// 20 to 500 ms (PANDEMONIUM 5.4.13, "Hard Starvation Rescue"). It is short on few CPUs, where
-    /// one waiting task is a large share of the load, and on many, where queues are long.
+    /// The longest that a task waits because of its tier: `min(25 ms * N, 500 ms / (N / 4))`,
+    /// within 20 to 500 ms (PANDEMONIUM 5.4.13, "Hard Starvation Rescue"). It is short on few CPUs,
+    /// where one waiting task is a large share of the load, and on many, where queues are long.
     pub starvation: Span,
     /// A task that waits longer in a shared queue is dispatched before the work of any single CPU:
     /// `2 ms * N`, within 4 to 10 ms.

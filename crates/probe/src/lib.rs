@@ -52,7 +52,8 @@ const LIST: &str = "list";
     arg_required_else_help = true
 )]
 struct Arguments {
-    /// The workload; or calibrate, to measure how fast a CPU is while all of them work; or list
+    /// The workload; or calibrate, to measure how fast a CPU is while all of them work; or list, to
+    /// print the names of all workloads
     #[arg(value_name = "PHASE", value_parser = phase_names())]
     phase: String,
     /// How long to measure
@@ -62,8 +63,8 @@ struct Arguments {
     #[arg(long, value_name = "MS", default_value_t = 300,
           value_parser = clap::value_parser!(u64).range(0..=60_000))]
     warm_up_ms: u64,
-    /// Rounds of work that one CPU does in a millisecond, as `calibrate` prints them [default:
-    /// calibrate first]
+    /// Rounds of work that one CPU does in a millisecond, as `calibrate` prints them; without it
+    /// the phase calibrates first
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     rounds_per_ms: Option<u64>,
     /// Seed of everything pseudo-random

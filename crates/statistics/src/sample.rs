@@ -2,8 +2,8 @@
 
 //! Repeated values of one figure, and the rank test that compares two such samples.
 
-/// Up to this many values in both samples together, the test counts every way to divide them. Beyond,
-/// it uses the normal distribution, which then differs by less than a thousandth.
+/// Up to this many values in both samples together, the test counts every way to divide them.
+/// Beyond, it uses the normal distribution, which then differs by less than a thousandth.
 const EXACT_MAX: usize = 40;
 
 /// Repeated measurements of one figure.

@@ -8,7 +8,8 @@
 /// use pandemonium_statistics::table;
 ///
 /// let rows = [vec!["p99, us".to_owned(), "121".to_owned()]];
-/// assert_eq!(table::text("wake", &["", "median"], &rows), "wake\n         median\np99, us     121\n");
+/// let text = table::text("wake", &["", "median"], &rows);
+/// assert_eq!(text, "wake\n         median\np99, us     121\n");
 /// ```
 pub fn text(title: &str, columns: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {

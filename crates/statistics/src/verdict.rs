@@ -2,9 +2,9 @@
 
 //! Decides whether two schedulers differ in a figure.
 //!
-//! A difference counts if three conditions hold: the exact rank test finds it unlikely to be chance,
-//! the Benjamini-Hochberg procedure keeps it among all comparisons made at once, and it is large
-//! enough to matter. docs/lab.md, "Reading the results", gives the reasons for these three.
+//! A difference counts if three conditions hold: the exact rank test finds it unlikely to be
+//! chance, the Benjamini-Hochberg procedure keeps it among all comparisons made at once, and it is
+//! large enough to matter. docs/lab.md, "Reading the results", gives the reasons for these three.
 
 use crate::figure::Better;
 use crate::sample::{PValue, Sample};
@@ -237,8 +237,8 @@ mod tests {
             prop_assert_eq!(judge(&pairs)[planted], expected);
         }
 
-        /// The order of iterations and of figures does not matter. Exchanging the two sides reverses
-        /// the verdict.
+        /// The order of iterations and of figures does not matter. Exchanging the two sides
+        /// reverses the verdict.
         #[test]
         fn order_does_not_matter(
             seed: u64, factors in proptest::collection::vec(0.9f64..1.2, 1..9),

@@ -22,7 +22,8 @@ pub const OURS: &str = "scx_pandemonium_user";
 const STATE: &str = "/sys/kernel/sched_ext/state";
 /// The name of the loaded scheduler.
 const OPS: &str = "/sys/kernel/sched_ext/root/ops";
-/// Longest wait for a scheduler to load. The verifier takes a second or two, more on a slow machine.
+/// Longest wait for a scheduler to load. The verifier takes a second or two, more on a slow
+/// machine.
 const LOAD_LIMIT: Duration = Duration::from_secs(60);
 /// Longest wait, after SIGTERM, for the end of the process and for the kernel's scheduler.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
@@ -77,8 +78,8 @@ impl Contender {
         self.words.is_empty()
     }
 
-    /// Its entry in the results. A missing program has the version `unknown`; the failure to load it
-    /// later has the reason.
+    /// Its entry in the results. A missing program has the version `unknown`; the failure to load
+    /// it later has the reason.
     pub fn describe(&self, peers: &Path) -> Scheduler {
         let version = if self.is_kernel() {
             fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().into()
@@ -117,8 +118,8 @@ impl Contender {
         })
     }
 
-    /// Starts it and waits until the kernel has loaded it. For the kernel's scheduler there is nothing
-    /// to do. An error has the scheduler's last output.
+    /// Starts it and waits until the kernel has loaded it. For the kernel's scheduler there is
+    /// nothing to do. An error has the scheduler's last output.
     pub fn load(&self, peers: &Path) -> Result<Loaded> {
         ensure!(state() != "enabled", "a scheduler is loaded already: {}", ops());
         if self.is_kernel() {

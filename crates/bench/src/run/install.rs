@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Longest build of one scheduler. It takes minutes on most machines.
 const BUILD_LIMIT: Duration = Duration::from_secs(3 * 3_600);
-/// The variable from which the schedulers' build scripts take the compiler of their BPF code. Without
-/// it they take `clang`, however old it is.
+/// The variable from which the schedulers' build scripts take the compiler of their BPF code.
+/// Without it they take `clang`, however old it is.
 const CLANG_VARIABLE: &str = "BPF_CLANG";
 /// The oldest clang that has the BPF instructions of current schedulers (`-mcpu=v4`).
 const CLANG_OLDEST: u32 = 18;

@@ -7,7 +7,8 @@
 //!     load, settle, measure every phase and save after each, unload
 //! ```
 //!
-//! The schedulers alternate (A B A B), so that a slow drift of the machine affects all of them alike.
+//! The schedulers alternate (A B A B), so that a slow drift of the machine affects all of them
+//! alike.
 
 pub mod cli;
 mod contenders;

@@ -130,8 +130,8 @@ impl Confidence {
 pub struct Votes([u32; 3]);
 
 impl Votes {
-    /// One vote in the raw unit. It has 16 fraction bits, so that the rounding errors of fading stay
-    /// below a thousandth of a vote for as long as the vote matters.
+    /// One vote in the raw unit. It has 16 fraction bits, so that the rounding errors of fading
+    /// stay below a thousandth of a vote for as long as the vote matters.
     pub const ONE: u32 = 1 << 16;
     /// Each observation removes one part in this many of all votes.
     const FADE: u32 = 16;

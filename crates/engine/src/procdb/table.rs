@@ -11,8 +11,8 @@ use crate::index::Index;
 use crate::task::Comm;
 use alloc::vec::Vec;
 
-/// Default number of names. Chosen: a busy desktop that also builds software has 300 to 600 names of
-/// threads and programs in a month, and 2048 profiles with their index take 150 KB.
+/// Default number of names. Chosen: a busy desktop that also builds software has 300 to 600 names
+/// of threads and programs in a month, and 2048 profiles with their index take 150 KB.
 pub const CAPACITY: u32 = 2_048;
 /// Merging drops a name that was not seen for longer than this. Four weeks outlast a holiday and
 /// keep programs that run once a month, such as a release build or a backup.
@@ -23,7 +23,7 @@ pub const RETENTION_DAYS: u32 = 28;
 pub struct Summary {
     /// Names with a profile.
     pub total: usize,
-    /// Names whose profile predicts.
+    /// Names with a profile that predicts.
     pub confident: usize,
 }
 
@@ -51,8 +51,8 @@ impl ProcDb {
 
     /// Learns from the behaviour of a task, and returns whether its prediction was right.
     ///
-    /// This takes one look-up, 50 ns. A new name in a full database also visits all profiles to find
-    /// the one to evict: 5 ns a profile, 10 us with [`CAPACITY`] names.
+    /// This takes one look-up, 50 ns. A new name in a full database also visits all profiles to
+    /// find the one to evict: 5 ns a profile, 10 us with [`CAPACITY`] names.
     pub fn learn(&mut self, when: Minute, seen: &Observation) -> Verdict {
         let slot = match self.find(&seen.comm) {
             Some(slot) => slot,
@@ -87,9 +87,9 @@ impl ProcDb {
         Summary { total: self.profiles.len(), confident: self.confident }
     }
 
-    /// Adds the profiles of another database. Of two profiles of one name the [newer] is kept. Names
-    /// not seen for more than [`RETENTION_DAYS`] are dropped, and beyond the capacity those least
-    /// worth keeping.
+    /// Adds the profiles of another database. Of two profiles of one name the [newer] is kept.
+    /// Names not seen for more than [`RETENTION_DAYS`] are dropped, and beyond the capacity those
+    /// least worth keeping.
     ///
     /// The result does not depend on which database is merged into the other, and merging the same
     /// profiles again changes nothing. Merging sorts and allocates, so it is for the start and for

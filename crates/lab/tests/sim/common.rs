@@ -62,7 +62,7 @@ pub fn run<Q: Policy>(
     let mut policy = make();
     machine.run(duration, &mut policy, &mut make);
     let counters = *machine.counters();
-    let (measure, checkers) = machine.into_witness();
+    let (measure, checkers) = machine.into_observer();
     let end = START + duration;
     Ran { outcome: measure.finish(end), verdict: checkers.finish(end), counters }
 }

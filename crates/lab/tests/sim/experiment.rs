@@ -4,14 +4,14 @@
 
 use crate::common::*;
 use crate::shortest::Shortest;
+use pandemonium_engine::PolicyType;
 use pandemonium_policies::Fifo;
-use pandemonium_sim::swarm::{Cuts, draw};
 use pandemonium_sim::workload::Group;
 
 #[test]
 fn the_page_shows_the_code_that_runs() {
     let page = include_str!("../../../../docs/experiments.md");
-    let code = include_str!("shortest.rs");
+    let code = include_str!("../../template/src/lib.rs");
     let shown = page.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next());
     assert!(shown.clone().any(|block| block == code), "docs/experiments.md shows another policy");
 }
@@ -19,7 +19,7 @@ fn the_page_shows_the_code_that_runs() {
 #[test]
 fn the_policy_does_what_the_page_says() {
     let groups = || vec![Group::hogs("burner", 8), probe()];
-    let shortest = run(setup(4, 1), workload(groups(), ms(3_000)), DEMANDS, Shortest::new);
+    let shortest = run(setup(4, 1), workload(groups(), ms(3_000)), DEMANDS, || Shortest::new(&pandemonium_engine::Setup::of_cpus(4)));
     let fifo = run(setup(4, 1), workload(groups(), ms(3_000)), DEMANDS, Fifo::new);
     assert_eq!(shortest.verdict, Ok(()));
     let p50 = |ran: &Ran| ran.outcome.groups[1].wake.quantile(500);
@@ -31,10 +31,5 @@ fn the_policy_does_what_the_page_says() {
 
 #[test]
 fn the_policy_survives_the_storms() {
-    for seed in 1..=20 {
-        let mut trial = draw(seed, &Cuts::default());
-        trial.demands = trial.demands.of_the_kernel();
-        let verdict = trial.run(&mut (), Shortest::new).verdict;
-        assert_eq!(verdict, Ok(()), "seed {seed}");
-    }
+    pandemonium_lab::survives::<Shortest>(1..=20);
 }

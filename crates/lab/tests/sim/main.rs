@@ -8,5 +8,7 @@ mod experiment;
 mod lab;
 mod model;
 mod planted;
+/// The policy that `new` writes.
+#[path = "../../template/src/lib.rs"]
 mod shortest;
 mod swarm;

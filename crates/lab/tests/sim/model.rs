@@ -159,5 +159,5 @@ fn a_task_runs_on_one_cpu_at_a_time() {
     let mut machine = Machine::new(setup(8, 1), w, OneAtATime::default());
     let mut make = pandemonium(8);
     machine.run(ms(500), &mut make(), &mut make);
-    assert!(!machine.into_witness().on.is_empty());
+    assert!(!machine.into_observer().on.is_empty());
 }

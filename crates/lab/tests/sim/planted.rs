@@ -3,10 +3,10 @@
 //! A planted bug of each kind: a judge that cannot convict guards nothing.
 
 use crate::common::*;
-use pandemonium_engine::knobs::Knobs;
+use pandemonium_engine::knobs::Values;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, Tier};
 use pandemonium_engine::time::{Span, Stamp};
-use pandemonium_engine::{Counters, MachineView, Policy};
+use pandemonium_engine::{MachineView, Policy, Waiting};
 use pandemonium_policies::{Dropping, Fifo};
 use pandemonium_sim::checkers::{Checkers, Demands, Judge};
 use pandemonium_sim::observer::{Event, Left, Observer, Occupant, TaskId};
@@ -48,13 +48,13 @@ impl Buggy {
 }
 
 impl Policy for Buggy {
-    fn on_arrival(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
+    fn arrive(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
         self.seen += 1;
         if self.bug == Bug::Forgets && self.seen >= 3 && self.kept.is_none() {
             self.kept = Some(arrival);
             return;
         }
-        self.inner.on_arrival(now, arrival, view);
+        self.inner.arrive(now, arrival, view);
     }
 
     fn next(&mut self, now: Stamp, view: &MachineView) -> Option<Dispatch> {
@@ -78,33 +78,35 @@ impl Policy for Buggy {
         Some(dispatch)
     }
 
-    fn on_refused(&mut self, dispatch: Dispatch) {
-        self.inner.on_refused(dispatch);
+    fn refused(&mut self, dispatch: Dispatch) {
+        self.inner.refused(dispatch);
     }
 
-    fn on_exit(&mut self, pid: Pid) {
-        self.inner.on_exit(pid);
+    fn exit(&mut self, pid: Pid) {
+        self.inner.exit(pid);
     }
 
-    fn apply(&mut self, knobs: &Knobs) {
-        self.inner.apply(knobs);
+    fn waiting(&self) -> &dyn Waiting {
+        self
     }
 
-    fn queued(&self) -> usize {
+    fn tune(&mut self, values: &Values) {
+        self.inner.tune(values);
+    }
+}
+
+impl Waiting for Buggy {
+    fn nr_waiting(&self) -> usize {
         let more = (self.bug == Bug::Boasts && self.seen > 50) as usize;
-        self.inner.queued() + more + self.kept.is_some() as usize
+        self.inner.waiting().nr_waiting() + more + self.kept.is_some() as usize
     }
 
     fn has_room(&self) -> bool {
-        self.inner.has_room() && (self.bug != Bug::Cramped || self.seen <= 50)
+        self.inner.waiting().has_room() && (self.bug != Bug::Cramped || self.seen <= 50)
     }
 
     fn oldest_wait(&self, now: Stamp) -> Span {
-        self.inner.oldest_wait(now)
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
+        self.inner.waiting().oldest_wait(now)
     }
 }
 

@@ -3,37 +3,34 @@
 //! A hundred drawn runs with everything going wrong, for each policy; and what finds the smallest
 //! form of a failure.
 
-use pandemonium_engine::Policy;
+use pandemonium_engine::{PolicyInfo, PolicyType};
 use pandemonium_policies::{Dropping, Fifo, Pandemonium, Vruntime};
 use pandemonium_sim::checkers::Violation;
 use pandemonium_sim::swarm::{Cuts, draw, shrink};
 use pandemonium_sim::trial::Trial;
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=100;
-fn verdict<Q: Policy>(trial: &Trial, make: impl Fn() -> Q) -> Result<(), Violation> {
-    trial.run(&mut (), make).verdict
+
+fn drawn<P: PolicyType>(seed: u64) -> Trial {
+    draw(seed, &Cuts::default(), PolicyInfo::of::<P>())
 }
 
-fn pandemonium(trial: &Trial) -> Result<(), Violation> {
-    let setup = trial.policy_setup();
-    verdict(trial, || Pandemonium::new(&setup))
+fn verdict(trial: &Trial) -> Result<(), Violation> {
+    trial.run(&mut ()).verdict
 }
 
 #[test]
 fn pandemonium_survives_a_hundred_storms() {
     for seed in SEEDS {
-        let trial = draw(seed, &Cuts::default());
-        assert_eq!(pandemonium(&trial), Ok(()), "pandemonium_lab swarm 1 --seed {seed}");
+        let verdict = verdict(&drawn::<Pandemonium>(seed));
+        assert_eq!(verdict, Ok(()), "pandemonium_lab swarm 1 --seed {seed}");
     }
 }
 
 #[test]
 fn the_policies_to_compare_with_survive_a_hundred_storms() {
     for seed in SEEDS {
-        let mut trial = draw(seed, &Cuts::default());
-        trial.demands = trial.demands.of_the_kernel();
-        trial.knobs.rules.adaptive = false;
-        let verdicts = [verdict(&trial, Fifo::new), verdict(&trial, Vruntime::new)];
+        let verdicts = [verdict(&drawn::<Fifo>(seed)), verdict(&drawn::<Vruntime>(seed))];
         assert_eq!(verdicts, [Ok(()), Ok(())], "pandemonium_lab swarm 1 --seed {seed}");
     }
 }
@@ -56,7 +53,7 @@ fn a_storm_is_a_storm() {
     }
     let mut count = Count::default();
     for seed in SEEDS {
-        let _ = draw(seed, &Cuts::default()).run(&mut count, Fifo::new);
+        let _ = drawn::<Fifo>(seed).run(&mut count);
     }
     for fault in Fault::ALL {
         let times = count.0.get(&fault).copied().unwrap_or(0);
@@ -67,14 +64,13 @@ fn a_storm_is_a_storm() {
 /// A policy that loses tasks fails whatever is left out, so everything is.
 #[test]
 fn a_failure_shrinks_to_what_it_takes() {
-    let fails = |trial: &Trial| {
-        let verdict = verdict(trial, || Dropping::new(Fifo::new()));
-        verdict.err().map(|violation| violation.judge)
-    };
+    let policy = PolicyInfo::of::<Dropping<Fifo>>();
+    let draw = |seed, cuts: &Cuts| draw(seed, cuts, policy);
+    let fails = |trial: &Trial| verdict(trial).err().map(|violation| violation.judge);
     let seed = SEEDS.into_iter().find(|seed| fails(&draw(*seed, &Cuts::default())).is_some());
     let seed = seed.expect("one of a hundred storms has more than a hundred arrivals");
     let judge = fails(&draw(seed, &Cuts::default())).expect("just seen");
-    let cuts = shrink(seed, judge, Cuts::default(), fails);
+    let cuts = shrink(seed, policy, judge, Cuts::default(), fails);
     let (large, small) = (draw(seed, &Cuts::default()), draw(seed, &cuts));
     assert_eq!(fails(&small), Some(judge));
     assert_eq!(small.setup.faults, pandemonium_sim::machine::FaultPlan::NONE);

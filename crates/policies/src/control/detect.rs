@@ -15,16 +15,16 @@ const ENQUEUES_PER_SAMPLE: u32 = 64;
 /// Fraction bits of the average and the sum. The average moves an eighth of the way to each sample;
 /// in whole nanoseconds it would not reach samples of a few nanoseconds.
 const FRACTION: u32 = 8;
-/// The length of a sample is capped at this. A longer one means that the machine was idle, and without
-/// the cap any normal load after minutes of idle time would look like a burst. Chosen: 64 enqueues
-/// in 100 ms is idle on any machine.
+/// The length of a sample is capped at this. A longer one means that the machine was idle, and
+/// without the cap any normal load after minutes of idle time would look like a burst. Chosen: 64
+/// enqueues in 100 ms is idle on any machine.
 const SAMPLE_MAX: Span = Span::from_millis(100);
 
-/// Change-point detection on the rate of enqueues (Page's cumulative sum, 1954): the sum of how much
-/// shorter than their average the samples are, beyond a slack of a quarter of the average.
+/// Change-point detection on the rate of enqueues (Page's cumulative sum, 1954): the sum of how
+/// much shorter than their average the samples are, beyond a slack of a quarter of the average.
 ///
-/// A rate that doubles is not a burst. A rise to 3.3 times is a burst from the fifth sample on, a rise
-/// to 10 times from the third. The burst ends when the average has followed.
+/// A rate that doubles is not a burst. A rise to 3.3 times is a burst from the fifth sample on, a
+/// rise to 10 times from the third. The burst ends when the average has followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cusum {
     /// Enqueues since the last sample.
@@ -74,17 +74,17 @@ impl Cusum {
     }
 }
 
-/// The window in which wake-ups are counted. The README's limit is per tick, and 4 ms is the tick of a
-/// kernel with HZ=250.
+/// The window in which wake-ups are counted. The README's limit is per tick, and 4 ms is the tick
+/// of a kernel with HZ=250.
 pub const WAKE_WINDOW: Span = Span::from_millis(4);
 
 /// The average number of wake-ups in a window moves by this part of the difference, as a power of
-/// two: 64 windows are a quarter of a second. Chosen: longer than a burst, and shorter than the time
-/// after which a user calls a load steady.
+/// two: 64 windows are a quarter of a second. Chosen: longer than a burst, and shorter than the
+/// time after which a user calls a load steady.
 const WAKE_AVERAGE: u32 = 6;
 
-/// Counts wake-ups in windows of [`WAKE_WINDOW`]. A burst is more wake-ups in one window than a limit
-/// and than twice the average, because a load that always wakes up often is not a burst.
+/// Counts wake-ups in windows of [`WAKE_WINDOW`]. A burst is more wake-ups in one window than a
+/// limit and than twice the average, because a load that always wakes up often is not a burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeRate {
     limit: u32,
@@ -121,8 +121,8 @@ impl WakeRate {
     }
 }
 
-/// A burst ends after this time in which neither detector fired. Chosen: 25 windows, so that a short
-/// pause, such as that of a shell between two commands, does not end a burst.
+/// A burst ends after this time in which neither detector fired. Chosen: 25 windows, so that a
+/// short pause, such as that of a shell between two commands, does not end a burst.
 pub const BURST_QUIET: Span = Span::from_millis(100);
 
 /// Both detectors of bursts, and the end of a burst.
@@ -159,8 +159,8 @@ impl Burst {
 /// If Batch tasks wait without a pause for longer than this, it is a long run (README).
 pub const LONGRUN: Span = Span::from_millis(2_000);
 
-/// How long the Batch queue has not been empty. Dispatching tasks from it does not matter as long as
-/// others remain.
+/// How long the Batch queue has not been empty. Dispatching tasks from it does not matter as long
+/// as others remain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Longrun {
     since: Option<Stamp>,

@@ -11,9 +11,9 @@
 //!                                                          knobs set by a user stay as set
 //! ```
 //!
-//! [`Controller::step`] is a function of state, time and a sample. It reads no clock and no file, so
-//! any thread or test can run it. [`detect`] is the part of the loop that a policy calls for each
-//! message, because a burst is over within a second.
+//! [`Controller::step`] is a function of state, time and a sample. It reads no clock and no file,
+//! so any thread or test can run it. [`detect`] is the part of the loop that a policy calls for
+//! each message, because a burst is over within a second.
 //!
 //! Idle is the share of time in which CPUs had nothing to run. PANDEMONIUM 5.4.13 used a share of
 //! dispatches instead, which never exceeded 50 %.
@@ -163,8 +163,8 @@ impl Controller {
         Ok(amended)
     }
 
-    /// Resets knobs of the user to their start values, and the loop may change them again. Returns an
-    /// error and changes nothing if a value that remains set contradicts them.
+    /// Resets knobs of the user to their start values, and the loop may change them again. Returns
+    /// an error and changes nothing if a value that remains set contradicts them.
     pub fn release(&mut self, keys: KeySet) -> Result<Knobs, KnobError> {
         self.wanted = Knobs::of(&released(&self.wanted.values(), &self.start.values(), keys)?);
         self.pinned = self.pinned.without(keys);

@@ -100,8 +100,8 @@ pub const BATCH_CEILING: Span = Span::from_millis(25);
 
 /// The Batch slice for a share of sleeps that are waits for I/O, in per cent.
 ///
-/// Above 60 % most tasks give up the CPU by themselves, so Batch may run a quarter longer. Below 15 %
-/// tasks sleep long or not at all, so the slice is a quarter shorter. `None` means that no task
+/// Above 60 % most tasks give up the CPU by themselves, so Batch may run a quarter longer. Below 15
+/// % tasks sleep long or not at all, so the slice is a quarter shorter. `None` means that no task
 /// slept, and changes nothing.
 pub fn sleep_adjusted(batch: Span, io_percent: Option<u32>) -> Span {
     match io_percent {
@@ -145,8 +145,8 @@ impl Sojourn {
 /// The highest [`stability`].
 pub const STABLE: u32 = 10;
 
-/// The number of stable intervals in a row, up to [`STABLE`]. An interval is stable without an event
-/// and with a P99 of at most half the ceiling.
+/// The number of stable intervals in a row, up to [`STABLE`]. An interval is stable without an
+/// event and with a P99 of at most half the ceiling.
 pub fn stability(score: u32, eventful: bool, p99: Span, ceiling: Span) -> u32 {
     if eventful || p99 > ceiling.scale(1, 2) { 0 } else { score.saturating_add(1).min(STABLE) }
 }

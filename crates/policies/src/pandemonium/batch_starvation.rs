@@ -6,10 +6,10 @@
 //! up every few microseconds it is preempted before it makes progress. Beside a pair of tasks that
 //! pass a byte back and forth on one CPU, a hog got 1 % of what it gets under EEVDF.
 //!
-//! So the CPU time of all Batch tasks is compared with their waits. While Batch starves, a task of a
-//! higher tier that uses more than a part of a fair share is *over share* and becomes Batch, so that
-//! it shares the machine with the hogs by virtual time. An urgent task that uses little, such as
-//! audio, keeps its tier.
+//! So the CPU time of all Batch tasks is compared with their waits. While Batch starves, a task of
+//! a higher tier that uses more than a part of a fair share is *over share* and becomes Batch, so
+//! that it shares the machine with the hogs by virtual time. An urgent task that uses little, such
+//! as audio, keeps its tier.
 
 use pandemonium_engine::task::{Cause, Tier};
 use pandemonium_engine::time::{Span, Stamp};
@@ -17,12 +17,12 @@ use pandemonium_engine::time::{Span, Stamp};
 /// The window over which Batch's CPU time is measured. Chosen: longer than several rescues, and
 /// shorter than a user takes to call a program frozen.
 const WINDOW: Span = Span::from_millis(256);
-/// The longest time between two messages that counts. No Batch task of ordinary weight waits longer,
-/// because rescues come after 500 ms at most. A task without a message for hours ran alone, which is
-/// no information about this window.
+/// The longest time between two messages that counts. No Batch task of ordinary weight waits
+/// longer, because rescues come after 500 ms at most. A task without a message for hours ran alone,
+/// which is no information about this window.
 const SINCE_MAX: Span = Span::from_millis(1_024);
-/// Batch starves if it gets less than a fair share divided by this. Chosen: urgent tasks may use most
-/// of the machine as long as some of it remains for Batch.
+/// Batch starves if it gets less than a fair share divided by this. Chosen: urgent tasks may use
+/// most of the machine as long as some of it remains for Batch.
 const STARVING: u64 = 8;
 /// A task becomes over share above a fair share divided by this, and stays so down to half of that.
 /// Chosen: four such tasks together use a fair share.
@@ -54,8 +54,8 @@ impl BatchStarvation {
         }
     }
 
-    /// Counts a message of a task that was of `tier`. A Batch task that lost its CPU was runnable for
-    /// all of `since`, the time since its last message, and ran for `ran` of it.
+    /// Counts a message of a task that was of `tier`. A Batch task that lost its CPU was runnable
+    /// for all of `since`, the time since its last message, and ran for `ran` of it.
     pub fn on_message(&mut self, now: Stamp, tier: Tier, cause: Cause, since: Span, ran: Span) {
         if tier != Tier::Batch || cause != Cause::Requeue {
             return;
@@ -70,8 +70,9 @@ impl BatchStarvation {
         }
     }
 
-    /// Evaluates a window. The average number of runnable Batch tasks is their total time divided by
-    /// the length of the window (Little's law). In the worst case all CPUs run other tasks besides.
+    /// Evaluates a window. The average number of runnable Batch tasks is their total time divided
+    /// by the length of the window (Little's law). In the worst case all CPUs run other tasks
+    /// besides.
     fn evaluate(&mut self, length: Span) {
         let wanted = self.ran + self.waited;
         self.contenders = self.cpus + wanted.as_nanos() / length.as_nanos().max(1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The observed behaviour of a task, and its score: how often it wakes up, how often it gives up the
-//! CPU, how long it runs between two sleeps, and how much that varies.
+//! The observed behaviour of a task, and its score: how often it wakes up, how often it gives up
+//! the CPU, how long it runs between two sleeps, and how much that varies.
 //!
 //! Averages are exponential. They have eight fraction bits, so that small values change too: the
 //! average of a task of 100 Hz that slows to 1 Hz drops as quickly as any other. After a long sleep
@@ -26,14 +26,16 @@ const RUN_NEW: Span = Span::from_micros(100);
 /// From this many wake-ups on the averages are used. Earlier ones are only counted, because they
 /// describe the start of a program.
 const AGE_KNOWN: u8 = 2;
-/// Fewest wake-ups after which the facts of the fast path replace the task's first messages. Chosen:
-/// the last run and sleep then follow another run and sleep, so they are not the start of a program.
+/// Fewest wake-ups after which the facts of the fast path replace the task's first messages.
+/// Chosen: the last run and sleep then follow another run and sleep, so they are not the start of a
+/// program.
 const OBSERVED_MIN: u64 = 3;
 /// From this many wake-ups on averages move by an eighth, before that by a half.
 pub const AGE_MATURE: u8 = 8;
 /// The count of wake-ups stops here.
 const AGE_MAX: u8 = 16;
-/// Longest part of a run that counts as one fork. Chosen: the fork of a large process takes so long.
+/// Longest part of a run that counts as one fork. Chosen: the fork of a large process takes so
+/// long.
 const FORK_COST: Span = Span::from_millis(1);
 /// The time over which the shares of a task and of its forks are averaged. Chosen: longer than the
 /// time between two bursts of forks of a shell, so that one burst changes little.
@@ -44,8 +46,8 @@ const WHOLE: u64 = u16::MAX as u64;
 /// switches to it. Measured: 24 us on a virtual machine of 1 GIPS (docs/fast-path.md).
 const ROUND: Span = Span::from_micros(20);
 /// A task is a fork loop from the first share of its time in forks until the second. Chosen: twelve
-/// forks every 100 ms, or eight every 48 ms, take up to a quarter of a CPU. A fork loop takes half of
-/// a CPU or more, and a fifth while it is Batch beside hogs.
+/// forks every 100 ms, or eight every 48 ms, take up to a quarter of a CPU. A fork loop takes half
+/// of a CPU or more, and a fifth while it is Batch beside hogs.
 const FORK_LOOP: (u64, u64) = (WHOLE * 3 / 8, WHOLE / 6);
 /// The highest [`Behaviour::score`].
 pub const SCORE_MAX: u32 = 255;
@@ -130,10 +132,10 @@ impl Behaviour {
         Behaviour { run: ShortSpan::of(run), age: AGE_KNOWN, ..Behaviour::default() }
     }
 
-    /// The behaviour from the facts of the fast path, for a task whose earlier wake-ups found idle
-    /// CPUs and were not queued to user space. It is as if observation had begun with the task's last
-    /// run, so that an urgent task is urgent at once when an idle machine becomes busy. `None` for a
-    /// task that lost its CPU, because that queued it to user space before.
+    /// The behaviour from the facts of the fast path. It is for a task that was not queued to user
+    /// space before, because its wake-ups found idle CPUs. It is as if observation had begun with
+    /// the task's last run, so that an urgent task is urgent at once when an idle machine becomes
+    /// busy. `None` for a task that lost its CPU, because that queued it to user space before.
     pub fn observed(arrival: &Arrival) -> Option<Behaviour> {
         let facts = arrival.facts.filter(|facts| facts.woken > facts.stopped)?;
         let enough = facts.wakeups >= OBSERVED_MIN && facts.run_interval > Span::ZERO;
@@ -156,7 +158,7 @@ impl Behaviour {
                 let interval = self.interval(now, arrival, ran);
                 self.note_shares(&interval);
                 self.age = self.age.saturating_add(1).min(AGE_MAX);
-                // The first sleep ends a run whose beginning was not observed.
+                // The first sleep ends a run that began before observation.
                 if self.age >= AGE_KNOWN {
                     self.learn(&interval);
                 }
@@ -177,10 +179,10 @@ impl Behaviour {
         }
     }
 
-    /// The events since [`begin`](Self::begin). With facts this includes wake-ups that found an idle
-    /// CPU and were not queued to user space. Without facts one sleep is one voluntary switch. The
-    /// CPU time of forks is not part of the run, because it is spent for the children: a shell is
-    /// not a hog because it starts commands.
+    /// The events since [`begin`](Self::begin). With facts this includes wake-ups that found an
+    /// idle CPU and were not queued to user space. Without facts one sleep is one voluntary switch.
+    /// The CPU time of forks is not part of the run, because it is spent for the children: a shell
+    /// is not a hog because it starts commands.
     fn interval(&self, now: Stamp, arrival: &Arrival, ran: Span) -> Interval {
         let length = now.since(self.woken).max(Span::from_micros(1));
         let own = |run: Span| without_forks(run, self.forks());
@@ -236,8 +238,8 @@ impl Behaviour {
         if self.age == AGE_KNOWN { new } else { self.step(old.into(), new.into()) as u32 }
     }
 
-    /// One step of an average: half of the difference before maturity, an eighth later. It is rounded
-    /// to the nearest, so that steps up and down are equal.
+    /// One step of an average: half of the difference before maturity, an eighth later. It is
+    /// rounded to the nearest, so that steps up and down are equal.
     fn step(&self, old: u64, new: u64) -> u64 {
         let over = if self.age < AGE_MATURE { 2 } else { 8 };
         let sum = u128::from(old) * (over - 1) + u128::from(new);
@@ -273,8 +275,8 @@ impl Behaviour {
         self.forks.into()
     }
 
-    /// Whether the task is a fork loop: forks take most of its time. `before` is the previous result.
-    /// It becomes one above 3/8 of its time in forks and stays one down to 1/6.
+    /// Whether the task is a fork loop: forks take most of its time. `before` is the previous
+    /// result. It becomes one above 3/8 of its time in forks and stays one down to 1/6.
     pub fn is_fork_loop(&self, before: bool) -> bool {
         u64::from(self.fork_share) > if before { FORK_LOOP.1 } else { FORK_LOOP.0 }
     }
@@ -289,9 +291,9 @@ impl Behaviour {
         self.run.max(self.awake).get()
     }
 
-    /// The latency score, 0 to [`SCORE_MAX`]: wake-ups times voluntary switches in 100 ms, divided by
-    /// the run in units of 2^20 ns (PANDEMONIUM 5.4.13). Half of the deviation is added to the run,
-    /// and a run counts as at least one unit.
+    /// The latency score, 0 to [`SCORE_MAX`]: wake-ups times voluntary switches in 100 ms, divided
+    /// by the run in units of 2^20 ns (PANDEMONIUM 5.4.13). Half of the deviation is added to the
+    /// run, and a run counts as at least one unit.
     pub fn score(&self) -> u32 {
         let run = (self.run() + self.run_dev().scale(1, 2)).as_nanos() >> 20;
         let events = (u64::from(self.wake_freq) * u64::from(self.csw_rate)) >> (2 * FRACTION);
@@ -360,8 +362,8 @@ mod tests {
         seen
     }
 
-    /// PANDEMONIUM has the same formula, but its averages have no fraction bits, so its scores stay
-    /// below 30 at 60 Hz and below 90 at 100 Hz.
+    /// PANDEMONIUM has the same formula. Its averages have no fraction bits and stop short of their
+    /// target, which gives scores of 30 at 60 Hz and 90 at 100 Hz.
     #[test]
     fn the_score_follows_the_formula() {
         for (hz, freq, score) in

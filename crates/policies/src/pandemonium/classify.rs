@@ -14,8 +14,8 @@
 //!   never Batch.
 //! - *Demotion*: a task that has used up its slices for longer than it usually runs is Batch until
 //!   it sleeps.
-//! - *Kernel thread floor*: kernel threads are never below Interactive, because other tasks wait for
-//!   their work.
+//! - *Kernel thread floor*: kernel threads are never below Interactive, because other tasks wait
+//!   for their work.
 
 use super::behaviour::Behaviour;
 use crate::knobs::Knobs;
@@ -70,8 +70,8 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// With the names in `extra` and the built-in compositors, together up to [`NAMES_MAX`]. Further
-    /// names of `extra` are ignored.
+    /// With the names in `extra` and the built-in compositors, together up to [`NAMES_MAX`].
+    /// Further names of `extra` are ignored.
     pub fn new(extra: &[(Comm, Tier)]) -> Self {
         let compositors: Vec<Comm> = COMPOSITORS.iter().map(|name| Comm::from_text(name)).collect();
         let named = extra.iter().copied().filter(|(name, _)| !name.as_bytes().is_empty());
@@ -88,8 +88,8 @@ impl Classifier {
     }
 }
 
-/// Classifies a task after its message `arrival`. `seen` is its behaviour. `used_up` says whether the
-/// task used up its last slice, as far as that is known.
+/// Classifies a task after its message `arrival`. `seen` is its behaviour. `used_up` says whether
+/// the task used up its last slice, as far as that is known.
 pub fn classify(
     before: &Classification,
     seen: &Behaviour,
@@ -232,8 +232,8 @@ mod tests {
             self.classification.tier
         }
 
-        /// Runs for `us` in run intervals of up to 1 ms, then sleeps until `period_us` after the last
-        /// wake-up, and wakes up.
+        /// Runs for `us` in run intervals of up to 1 ms, then sleeps until `period_us` after the
+        /// last wake-up, and wakes up.
         fn cycle(&mut self, us: u64, period_us: u64) -> Tier {
             let mut ran = 0;
             while us - ran > 1_000 {

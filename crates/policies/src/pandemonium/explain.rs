@@ -51,7 +51,7 @@ mod tests {
     use pandemonium_engine::task::{Comm, Weight};
     use std::string::String;
 
-    fn told(change: fn(&mut Task)) -> String {
+    fn explained(change: fn(&mut Task)) -> String {
         let mut task = Task { comm: Comm::from_text("cc1"), ..Task::default() };
         task.weight = Weight::new(100);
         (task.classification.tier, task.classification.behaves) = (Tier::Batch, Tier::Batch);
@@ -62,17 +62,17 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_for_a_tier_is_told() {
-        let cpu_bound = told(|task| task.classification.cpu_bound = true);
-        let expected = "cc1 (pid 40) is Batch: it has used up its slices for longer than it usually \
-            runs. It usually runs for ";
+    fn the_explanation_names_the_reason_for_the_tier() {
+        let cpu_bound = explained(|task| task.classification.cpu_bound = true);
+        let expected = "cc1 (pid 40) is Batch: it has used up its slices for longer than it \
+            usually runs. It usually runs for ";
         assert!(cpu_bound.starts_with(expected), "{cpu_bound}");
         assert!(cpu_bound.ends_with("from few wakeups. Its weight is 100."), "{cpu_bound}");
-        let over_share = told(|task| task.classification.over_share = true);
+        let over_share = explained(|task| task.classification.over_share = true);
         assert!(over_share.contains("is Batch: it takes a large part of the machine"));
-        let behaves = told(|task| task.classification.behaves = Tier::Interactive);
+        let behaves = explained(|task| task.classification.behaves = Tier::Interactive);
         assert!(behaves.contains("behaviour alone would make it Interactive"), "{behaves}");
-        assert!(told(|_| ()).contains("its behaviour says so"));
-        assert!(told(|task| task.weight = Weight::new(1)).contains("lets every task pass"));
+        assert!(explained(|_| ()).contains("its behaviour says so"));
+        assert!(explained(|task| task.weight = Weight::new(1)).contains("lets every task pass"));
     }
 }

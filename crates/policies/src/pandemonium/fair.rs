@@ -3,9 +3,9 @@
 //! Fair shares: virtual time, the virtual clock, and the key that orders a queue.
 //!
 //! A task's virtual time grows by the CPU time it uses, divided by its weight. The clock is the
-//! virtual time of a task that had exactly its share: it grows by the CPU time of all tasks, divided
-//! by the weight of all runnable tasks. A task behind the clock has credit, a task ahead of it has
-//! debt. The key turns this into an order:
+//! virtual time of a task that had exactly its share: it grows by the CPU time of all tasks,
+//! divided by the weight of all runnable tasks. A task behind the clock has credit, a task ahead of
+//! it has debt. The key turns this into an order:
 //!
 //! ```text
 //! key = max(virtual time, clock - sleeper credit) + min(CPU time since the last wake-up, cap)
@@ -46,8 +46,8 @@ pub fn charge(ran: Span, effective_weight: u64) -> Span {
     ran.scale(WEIGHT_ONE, effective_weight)
 }
 
-/// Sleeper credit in units of [`CREDIT_UNIT`], by the task's wake-ups in 100 ms and the depth of its
-/// queue.
+/// Sleeper credit in units of [`CREDIT_UNIT`], by the task's wake-ups in 100 ms and the depth of
+/// its queue.
 pub fn credit(wake_freq: u64, sleeper_credit_scale: u32, depth: usize) -> u64 {
     let units = ((wake_freq * u64::from(sleeper_credit_scale)) >> 2).clamp(1, CREDIT_MAX);
     match depth {

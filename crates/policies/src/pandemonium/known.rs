@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The policy's data about each task. It is small, because among 100,000 tasks the cost of a decision
-//! is that of fetching two of these records from memory.
+//! The policy's data about each task. It is small, because among 100,000 tasks the cost of a
+//! decision is that of fetching two of these records from memory.
 
 use super::behaviour::Behaviour;
 use super::classify::Classification;
@@ -32,7 +32,7 @@ pub struct Task {
     pub slice: ShortSpan,
     /// What [`used`](Task::used) has charged up to: the total CPU time if it is known, else the end
     /// of the last run interval.
-    accounted: u64,
+    pub accounted: u64,
     pub name_prediction: NamePrediction,
     /// When the process database last learned from it.
     pub learned: Option<Minute>,
@@ -138,8 +138,8 @@ impl Task {
     }
 }
 
-/// Whether the task is new and has not run yet. A task that was running when the scheduler was loaded
-/// is new to the scheduler too, but it has used CPU time.
+/// Whether the task is new and has not run yet. A task that was running when the scheduler was
+/// loaded is new to the scheduler too, but it has used CPU time.
 pub fn has_just_forked(arrival: &Arrival) -> bool {
     let has_not_run = match &arrival.facts {
         Some(facts) => facts.cpu_time < JUST_FORKED,

@@ -13,9 +13,9 @@
 //! 6. Batch               the first Batch task
 //! ```
 //!
-//! The README lists nine steps. [`choose`] has these six, because the backend takes two of the
-//! others: it serves a CPU's own queue, and it lets the running task continue if no task waits. The
-//! third, preferring tasks of the CPU's memory node, is [`Placer::nearest`].
+//! PANDEMONIUM's order has nine steps, and [`choose`] has these six. Two of the other three are
+//! steps of the backend: it serves a CPU's own queue, and it lets the running task continue if no
+//! task waits. The last one, which prefers tasks of the CPU's memory node, is [`Placer::nearest`].
 //!
 //! An age is the wait of one task beyond its turn, that is beyond the wait that the number of
 //! waiting tasks explains. With ten hogs on two CPUs every task waits for four slices, and none of
@@ -187,7 +187,8 @@ mod tests {
     const SPENT: Turns = Turns { deficit: 16, rescued: false };
     const RESCUED: Turns = Turns { deficit: 0, rescued: true };
 
-    /// On four CPUs: overflow limit 8 ms, sojourn threshold 5 ms, starvation limit 100 ms, budget 16.
+    /// On four CPUs: overflow limit 8 ms, sojourn threshold 5 ms, starvation limit 100 ms, budget
+    /// 16.
     #[test]
     fn rescues_come_before_deficit_and_deficit_before_urgent_tiers() {
         let batch = |ms| Situation { batch_age: Some(Span::from_millis(ms)), ..ALL };

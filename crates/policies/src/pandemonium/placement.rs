@@ -19,14 +19,15 @@ use pandemonium_engine::topology::{Domain, Topology};
 /// children in the heap.
 const LOOK_AHEAD: usize = 5;
 
-/// With `low_power`, so many Batch tasks wait in the queue of a busy CPU before an idle CPU is woken.
-/// Chosen: then three tasks share a CPU, which slows one hog and two less busy tasks hardly at all.
+/// With `low_power`, so many Batch tasks wait in the queue of a busy CPU before an idle CPU is
+/// woken. Chosen: then three tasks share a CPU, which slows one hog and two less busy tasks hardly
+/// at all.
 const SAVING_DEPTH: u32 = 2;
 
-/// Longest total slice of the tasks sent to a CPU's own queue in one round, behind which one more task
-/// is sent there. No other CPU serves that queue, so behind long slices an urgent task waits while
-/// other CPUs run less urgent tasks. Chosen: twice the time after which the fast path kicks a CPU for
-/// a stranded task.
+/// Longest total slice of the tasks sent to a CPU's own queue in one round, behind which one more
+/// task is sent there. No other CPU serves that queue, so behind long slices an urgent task waits
+/// while other CPUs run less urgent tasks. Chosen: twice the time after which the fast path kicks a
+/// CPU for a stranded task.
 const AHEAD_MAX: Span = Span::from_micros(200);
 
 /// The tasks sent to one CPU's own queue recently.
@@ -111,8 +112,8 @@ impl Placer {
         }
     }
 
-    /// A CPU that need not be woken for the task: the busy CPU with the fewest waiting tasks, of equals
-    /// the nearest to the task's last CPU; else the CPU of the scheduler process.
+    /// A CPU that need not be woken for the task: the busy CPU with the fewest waiting tasks, of
+    /// equals the nearest to the task's last CPU; else the CPU of the scheduler process.
     fn awake(&self, request: &Request, context: &PlacementContext) -> Option<CpuId> {
         let may = |cpu: &CpuId| may_use(request, *cpu);
         let busy = (0..64).filter_map(CpuId::new).filter(|cpu| context.view.busy.contains(*cpu));
@@ -126,8 +127,8 @@ impl Placer {
     /// it, or if all its CPUs are busy and the domain is not strict.
     ///
     /// In this order: an idle CPU near the task's last one; the CPU of the scheduler process; the
-    /// CPU that was interrupted for the task; and, if the domain is strict, the CPU that has run its
-    /// queued tasks soonest. Only the first 64 CPUs are known to be idle.
+    /// CPU that was interrupted for the task; and, if the domain is strict, the CPU that has run
+    /// its queued tasks soonest. Only the first 64 CPUs are known to be idle.
     fn place_in_domain(&self, request: &Request, context: &PlacementContext) -> Option<CpuId> {
         let domain = self.domain.as_ref()?;
         let may = |cpu: &CpuId| match request.allowed {
@@ -157,8 +158,8 @@ impl Placer {
         (cpu != request.cpu, !self.topology.shares_l2(cpu, request.cpu))
     }
 
-    /// Whether an SMT sibling of the CPU is busy: half a core is slower than a whole core with a cold
-    /// cache. Considers the first 64 CPUs.
+    /// Whether an SMT sibling of the CPU is busy: half a core is slower than a whole core with a
+    /// cold cache. Considers the first 64 CPUs.
     fn has_busy_sibling(&self, cpu: CpuId, context: &PlacementContext) -> bool {
         let core = self.topology.place(cpu).core;
         let others = (0..self.topology.cpus().min(64)).filter_map(|cpu| CpuId::new(cpu as i32));
@@ -181,8 +182,8 @@ impl Placer {
         self.waiting_at(cpu, context) < depth
     }
 
-    /// How many of the tasks sent to the CPU's own queue may still be in it. After a slice the CPU has
-    /// served its queue.
+    /// How many of the tasks sent to the CPU's own queue may still be in it. After a slice the CPU
+    /// has served its queue.
     fn waiting_at(&self, cpu: CpuId, context: &PlacementContext) -> u32 {
         let sent = self.sent[cpu.as_raw() as usize];
         if context.now.since(sent.at) >= context.knobs.slice { 0 } else { sent.tasks }
@@ -207,8 +208,9 @@ impl Placer {
         }
     }
 
-    /// The first task of the queue, or a task shortly behind it whose cache or memory is nearer to the
-    /// CPU of the scheduler process, which becomes free. `last_cpu` returns where a task ran last.
+    /// The first task of the queue, or a task shortly behind it with its cache or memory nearer to
+    /// the CPU of the scheduler process, which becomes free. `last_cpu` returns the last CPU of a
+    /// task.
     pub fn nearest(
         &self,
         queue: &Runqueue,
@@ -277,6 +279,10 @@ mod tests {
 
     const ANYWHERE: (Placement, bool) = (Placement::Any { near: CpuId::new(1).unwrap() }, false);
 
+    fn place(request: &Request, view: &MachineView, knobs: &Knobs) -> (Placement, bool) {
+        usual_place(request, view, knobs.place_rules())
+    }
+
     /// The placement by a placer that sent `sent` tasks to CPU 2 100 us ago.
     fn placed(
         sent: u32,
@@ -304,9 +310,6 @@ mod tests {
     #[test]
     fn after_a_kick_the_task_goes_to_the_cpu_of_the_scheduler_process_if_allowed() {
         let knobs = Knobs::default();
-        let place = |request: &Request, view: &MachineView, knobs: &Knobs| {
-            usual_place(request, view, knobs.place_rules())
-        };
         let placed = |here| place(&request(Some(1)), &view(here), &knobs);
         assert_eq!(placed(2), (Placement::Cpu(cpu(2)), false));
         // The task may not use that CPU, so the interrupted CPU is interrupted again.
@@ -406,7 +409,8 @@ mod tests {
     fn a_task_near_the_free_cpu_overtakes_one_with_a_slightly_smaller_key() {
         let placer = Placer::new(&Setup { topology: topology(), ..Setup::of_cpus(8) });
         let mut queue = Runqueue::new(8);
-        // Slot and last CPU have the same number. The keys order 6, then 3 and 2 shortly after, then 1.
+        // Slot and last CPU have the same number. The keys order 6, then 3 and 2 shortly after,
+        // then 1.
         for (slot, us) in [(6, 0), (3, 500), (2, 900), (1, 1_500)] {
             queue.insert(Slot(slot), Vtime::START.after(Span::from_micros(us)));
         }

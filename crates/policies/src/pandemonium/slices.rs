@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The length of a slice. LatCritical and Interactive tasks get as long as they usually run, because
-//! a user waits for them. Batch tasks get a long slice, because that gives throughput.
+//! The length of a slice. LatCritical and Interactive tasks get as long as they usually run,
+//! because a user waits for them. Batch tasks get a long slice, because that gives throughput.
 
 use crate::knobs::Knobs;
 use pandemonium_engine::Mode;
@@ -25,9 +25,9 @@ pub struct Need {
 ///
 /// LatCritical gets 1.5 times its expected run, Interactive twice. The limit for both is the knob's
 /// slice, or the burst slice during a burst or a long run. Each fork since the wake-up raises the
-/// limit by the same amount, up to a batch slice: the CPU time of a fork is spent for the child, and
-/// a parent that waits delays its next children. Batch gets the batch slice by weight: 128 and above
-/// the whole, nice 0 (100) 78 %, nice 19 the shortest (PANDEMONIUM 5.4.13).
+/// limit by the same amount, up to a batch slice: the CPU time of a fork is spent for the child,
+/// and a parent that waits delays its next children. Batch gets the batch slice by weight: 128 and
+/// above the whole, nice 0 (100) 78 %, nice 19 the shortest (PANDEMONIUM 5.4.13).
 pub fn slice(need: &Need, mode: Mode, knobs: &Knobs) -> Span {
     let limit = if mode.short_slices() { knobs.burst_slice } else { knobs.slice };
     let longest = limit.scale(1 + need.forks, 1).min(knobs.batch_slice.max(limit));

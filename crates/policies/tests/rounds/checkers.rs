@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Checkers of a log. Each checker reads the log from its beginning, tracks the waiting tasks itself,
-//! and describes what is wrong. No checker asks the policy.
+//! Checkers of a log. Each checker reads the log from its beginning, tracks the waiting tasks
+//! itself, and describes what is wrong. No checker asks the policy.
 
 use crate::world::{Ended, Event};
 use pandemonium_engine::Limits;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Every checker must be able to fail. Each one checks a correct log and the same log with one error.
+//! Every checker must be able to fail. Each one checks a correct log and the same log with one
+//! error.
 
 use crate::checkers::{self, Verdict};
 use crate::script::arrival;

@@ -62,8 +62,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// With any number of CPUs, any slices and any runs before: virtual time orders the tasks of one
-    /// tier and never lifts a task above a higher tier.
+    /// With any number of CPUs, any slices and any runs before: virtual time orders the tasks of
+    /// one tier and never lifts a task above a higher tier.
     #[test]
     fn tiers_come_in_order_when_they_arrive_together(
         cpus in 1..1024u32,
@@ -174,8 +174,8 @@ fn many_waiting_hogs_do_not_overtake_an_urgent_task() {
     assert_eq!(order.first(), Some(&LAT_CRITICAL));
 }
 
-/// An urgent task sleeps soon, and its CPU then runs the hog that was dispatched along with it. Without
-/// urgent tasks hogs are dispatched one at a time, as late as possible.
+/// An urgent task sleeps soon, and its CPU then runs the hog that was dispatched along with it.
+/// Without urgent tasks hogs are dispatched one at a time, as late as possible.
 #[test]
 fn one_hog_is_dispatched_along_with_the_last_urgent_task() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(4));
@@ -266,7 +266,8 @@ fn of_two_tasks_of_a_tier_the_one_with_the_shorter_slice_is_first() {
 #[test]
 fn a_fork_loop_and_its_children_are_batch() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
-    // These hogs never run. With Batch starvation on, the loop would be Batch because of that alone.
+    // These hogs never run. With Batch starvation on, the loop would be Batch because of that
+    // alone.
     policy.apply(&Knobs {
         rules: Rules { batch_starvation: false, ..Rules::default() },
         ..Knobs::default()

@@ -133,7 +133,7 @@ fn a_reused_pid_is_a_new_task() {
 #[test]
 fn an_exited_task_is_not_exported() {
     let mut policy = trained();
-    policy.on_exit(pid(HOG));
+    policy.exit(pid(HOG));
     assert!(memos(&policy).iter().all(|memo| memo.pid != pid(HOG)));
 }
 

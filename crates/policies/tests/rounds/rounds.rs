@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The round, with a policy that the test controls, and with the real policies when there is no room.
+//! The round, with a policy that the test controls, and with the real policies when there is no
+//! room.
 
 use crate::checkers;
 use crate::script::arrival;
@@ -31,7 +32,7 @@ impl Endless {
 }
 
 impl Policy for Endless {
-    fn on_arrival(&mut self, _now: Stamp, _arrival: Arrival, _view: &MachineView) {
+    fn arrive(&mut self, _now: Stamp, _arrival: Arrival, _view: &MachineView) {
         self.arrived += 1;
         self.room -= 1;
     }
@@ -40,11 +41,11 @@ impl Policy for Endless {
         Some(self.decision)
     }
 
-    fn on_refused(&mut self, dispatch: Dispatch) {
+    fn refused(&mut self, dispatch: Dispatch) {
         self.refused.push(dispatch);
     }
 
-    fn on_exit(&mut self, _pid: Pid) {}
+    fn exit(&mut self, _pid: Pid) {}
 
     fn apply(&mut self, _knobs: &Knobs) {}
 
@@ -124,8 +125,8 @@ fn a_policy_without_room_gets_no_arrival() {
     assert_eq!(world.port.ring.len(), 5);
 }
 
-/// With more tasks than a policy has room for, the rest stays in the ring until there is room. A full
-/// port at the same time loses no task.
+/// With more tasks than a policy has room for, the rest stays in the ring until there is room. A
+/// full port at the same time loses no task.
 fn waits_for_room<Q: Policy>(mut policy: Q) {
     let (max, beyond) = (TASKS_MAX as usize, 500);
     let mut world = World::new(&mut policy);

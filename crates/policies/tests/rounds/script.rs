@@ -2,8 +2,8 @@
 
 //! Random scripts of arrivals, exits, knob changes and rounds.
 //!
-//! The generator knows what the kernel may send, but not which decisions are right. The checkers know
-//! which decisions are right, but not what the kernel may send.
+//! The generator knows what the kernel may send, but not which decisions are right. The checkers
+//! know which decisions are right, but not what the kernel may send.
 
 use pandemonium_engine::Limits;
 use pandemonium_engine::task::{Arrival, Cause, Comm, CpuId, Pid, Ticket, Weight};
@@ -68,11 +68,12 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The ticket only says whether the pid was reused (1) or not (2), until [`number_tickets`] sets it.
+/// The ticket only says whether the pid was reused (1) or not (2), until [`number_tickets`] sets
+/// it.
 fn arrivals() -> impl Strategy<Value = Arrival> {
-    let who = (1..=PIDS, prop_oneof![1 => Just(1u64), 20 => Just(2)], 0..NAMES.len());
+    let task = (1..=PIDS, prop_oneof![1 => Just(1u64), 20 => Just(2)], 0..NAMES.len());
     let asks = (prop::bool::ANY, 0..1024i32, 1..4u32, prop_oneof![0..10_000u64, Just(u64::MAX)]);
-    (who, asks, run_intervals(), run_intervals()).prop_map(
+    (task, asks, run_intervals(), run_intervals()).prop_map(
         |((pid, ticket, name), (woke, cpu, cpus_allowed, weight), run_interval, before)| Arrival {
             comm: Comm::from_text(NAMES[name]),
             cause: if woke { Cause::Wakeup } else { Cause::Requeue },
@@ -120,8 +121,8 @@ fn rounds() -> impl Strategy<Value = Step> {
     })
 }
 
-/// Numbers every pid's tickets. After an exit, and for a reused pid, they start again at one, and the
-/// first is of a new task.
+/// Numbers every pid's tickets. After an exit, and for a reused pid, they start again at one, and
+/// the first is of a new task.
 fn number_tickets(mut script: Vec<Step>) -> Vec<Step> {
     let mut last: BTreeMap<Pid, u64> = BTreeMap::new();
     for step in &mut script {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A port without a kernel, and the loop that runs a script against a policy. Both append every event
-//! to the log, which is all that the checkers see.
+//! A port without a kernel, and the loop that runs a script against a policy. Both append every
+//! event to the log, which is all that the checkers see.
 
 use crate::script::Step;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid};
@@ -136,7 +136,7 @@ impl<'a, Q: Policy> World<'a, Q> {
         match *step {
             Step::Arrive(arrival) => self.port.ring.push_back(arrival),
             Step::Exit(pid) => {
-                self.policy.on_exit(pid);
+                self.policy.exit(pid);
                 self.port.log.push(Event::Exited(pid));
             }
             Step::Apply(knobs) => {

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 /// Boots real Linux kernels in QEMU and runs scx_pandemonium_user in them.
 ///
 /// Without a command it runs the suite. It needs neither root nor sched_ext on this machine, and
-/// changes nothing outside its cache and target/.
+/// installs nothing.
 #[derive(Parser)]
 #[command(
     name = "pandemonium_vm",

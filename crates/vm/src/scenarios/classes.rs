@@ -35,7 +35,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "weights",
         about: "hogs of nice 0 and 5 share by the kernel's weights; nice 19 and SCHED_IDLE get \
-            little, but not nothing. In exact mode: it is about shares",
+            little, but not nothing. In exact mode, so that no share depends on the host",
         cpus: Some(2),
         limit_s: 60,
         exact: true,

@@ -21,7 +21,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "reload",
         about: "load and unload ten times: each time the kernel runs under the scheduler, then \
-            under its own, and the scheduler exits with 0",
+            under the kernel's own, and the scheduler exits with 0",
         limit_s: 90,
         run: reload,
         ..USUAL

@@ -115,7 +115,7 @@ fn low_power(guest: &Guest) -> Result<()> {
         let late = wakeups::start(PROBE_S)?.finish()?;
         report::note(format!(
             "with {arguments:?}: units of work {done:?}, the hog has {percent} % of a CPU, a wakee \
-                         runs late by {}",
+             runs late by {}",
             quantiles(&late)
         ));
         ensure!(done.iter().all(|&units| units > 0), "a worker made no progress: {done:?}");

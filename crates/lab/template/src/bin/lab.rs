@@ -1,0 +1,3 @@
+fn main() -> std::process::ExitCode {
+    pandemonium_lab::main(pandemonium_lab::policies![shortest::Shortest])
+}
