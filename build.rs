@@ -71,7 +71,11 @@ fn build_both() -> anyhow::Result<()> {
     // The names of their files are fixed, so each has a folder of its own.
     let own = out.join("fast_path");
     fs::create_dir_all(&own)?;
-    build(FAST_PATH, Command::new(env::current_exe()?).env("OUT_DIR", &own).env("BPF_CLANG", &clang), &root)?;
+    build(
+        FAST_PATH,
+        Command::new(env::current_exe()?).env("OUT_DIR", &own).env("BPF_CLANG", &clang),
+        &root,
+    )?;
     // The backend writes its C and Rust sources into the current directory: this way the source
     // tree stays clean. Its source stays as it is; the patches wrap what it calls.
     fs::create_dir_all(out.join("src"))?;
@@ -129,7 +133,8 @@ fn build_fast_path() -> anyhow::Result<()> {
 
 /// A compiler that is new enough: what `BPF_CLANG` names, else `clang`, else the newest `clang-N`.
 fn find_clang() -> anyhow::Result<String> {
-    const ADVICE: &str = "install the package clang-19, or any clang from 18 on, to compile the BPF";
+    const ADVICE: &str =
+        "install the package clang-19, or any clang from 18 on, to compile the BPF";
     if let Ok(chosen) = env::var("BPF_CLANG") {
         return match clang_version(&chosen) {
             Some(version) if version >= CLANG_OLDEST => Ok(chosen),
@@ -137,7 +142,8 @@ fn find_clang() -> anyhow::Result<String> {
             None => anyhow::bail!("{chosen} does not run: {ADVICE}"),
         };
     }
-    let newest_first = (CLANG_OLDEST..=CLANG_NEWEST).rev().map(|version| format!("clang-{version}"));
+    let newest_first =
+        (CLANG_OLDEST..=CLANG_NEWEST).rev().map(|version| format!("clang-{version}"));
     let mut names = std::iter::once("clang".to_owned()).chain(newest_first);
     let fits = |name: &String| clang_version(name).is_some_and(|version| version >= CLANG_OLDEST);
     names.find(fits).ok_or_else(|| anyhow::anyhow!("no clang is new enough: {ADVICE}"))

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The fast path: what has to happen in the kernel because a round trip would come too late.
+ * The fast path: what has to happen in the kernel because a round trip to user space is too slow.
  *
- * It observes tasks and CPUs, so that the policy decides on facts, and it interrupts a CPU when a
- * task waits that nobody else would make room for. Which task runs next is never decided here.
+ * It records what tasks and CPUs do, for the policy to read, and kicks a CPU for a task that would
+ * otherwise wait for a tick. It never decides which task runs next.
  *
- *  1. Observe (records.bpf.h): fp_wakeup and fp_wakeup_new note who woke whom, fp_switch who
- *     stopped, why and after how long, and who runs now. User space is told of tasks that end, and
- *     by fp_exec of those that run another program.
- *  2. Kick (kick.bpf.h): a task that wakes up and goes up to user space needs a CPU on which the
- *     scheduler process can decide about it. fp_wakeup interrupts one, unless the waker is known
- *     to give up its own. fp_switch notices when such a CPU served somebody else (missed.bpf.h).
- *  3. Watch (watch.bpf.h): a timer notices a task that outlives its slice, and one that waits in
- *     spite of all this. fp_prepare sets the timers up, the fp_watch programs arm them.
+ *  1. Observe (records.bpf.h): fp_wakeup and fp_wakeup_new record the wakee and its waker.
+ *     fp_switch records which task stopped, why, after how long, and which task runs now. User
+ *     space gets news of tasks that exit (fp_switch), and that execute another program (fp_exec).
+ *  2. Kick (kick.bpf.h): a woken task that is queued to user space needs a CPU on which the
+ *     scheduler process can run and decide. fp_wakeup kicks one, unless the waker is trusted to
+ *     hand over its own. fp_switch detects a kick that was lost (lost_kick.bpf.h).
+ *  3. Watch (watch.bpf.h): a timer detects a running task that has used up its slice, and a task
+ *     that still waits. fp_prepare sets the timers up; the fp_watch programs arm them, also for
+ *     stranded tasks (stranded.bpf.h).
  *  4. fp_kick: user space asks for a kick.
  *
- * The programs run beside any scheduler; they only have to be loaded while the backend is. Each
- * works without the others, as far as there is something left to do for it.
+ * The programs share no code with the backend, and are loaded as long as the backend is. Each works
+ * without the others, as far as the records that it reads are still written.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
@@ -26,19 +27,19 @@
 #include "rules.h"
 #include "records.bpf.h"
 #include "kick.bpf.h"
-#include "missed.bpf.h"
+#include "lost_kick.bpf.h"
 #include "watch.bpf.h"
-#include "leftover.bpf.h"
+#include "stranded.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
-/* In the backend's hands, and in user space's, only while it is in no queue of the kernel. */
-static bool went_up(struct task_struct *p)
+/* Whether the task is queued to user space: the backend has it, and it is in no DSQ. */
+static bool is_queued_to_user(struct task_struct *p)
 {
 	return (p->scx.flags & TASK_QUEUED_FLAG) && !p->scx.dsq;
 }
 
-/* A kernel thread that is bound to a CPU waits in that CPU's queue, which nobody else serves. */
+/* Kicks the CPU to which a kernel thread is bound: it waits in that CPU's DSQ. */
 static void kick_bound(struct task_struct *p, struct need *n)
 {
 	s32 cpu = queued_on(p);
@@ -52,7 +53,7 @@ static void kick_bound(struct task_struct *p, struct need *n)
 	kick(c, cpu, n->now);
 }
 
-/* Finds the task a CPU if it needs one; returns which, or -1. */
+/* Kicks a CPU for a woken task if it needs one. Returns the CPU that serves it, or -1. */
 static s32 kick_for(struct task_struct *p, struct need *n, struct fp_cpu *here)
 {
 	s32 victim;
@@ -60,25 +61,25 @@ static s32 kick_for(struct task_struct *p, struct need *n, struct fp_cpu *here)
 	if (!kicks_are_on() || !(p->scx.flags & TASK_QUEUED_FLAG))
 		return -1;
 	n->never_preempts = never_preempts(p);
-	if (!went_up(p)) {
+	if (!is_queued_to_user(p)) {
 		kick_bound(p, n);
 		return -1;
 	}
 	count(FP_WAKEUPS);
-	note_up(p->pid, n->now);
+	note_queued_to_user(p->pid, n->now);
 	if (n->spare_here && is_handoff(p, here, n->here)) {
 		count(FP_HANDED_OFF);
 		want(here, p->pid, n->now);
 		return n->here;
 	}
-	victim = make_room(p, n);
+	victim = kick_victim(p, n);
 	if (victim < 0) {
 		count(FP_NO_VICTIM);
 		want_from_others(p->pid, n->now);
 		return -1;
 	}
 	count(FP_KICKS);
-	expect(victim, p->pid, n->now);
+	expect_switch(victim, p->pid, n->now);
 	return victim;
 }
 
@@ -93,13 +94,14 @@ static int woken(struct task_struct *p, bool is_new)
 	if (!here || p->tgid == scheduler_tgid)
 		return 0;
 	/*
-	 * An interrupt leaves the CPU to whom it interrupted, a task may be about to sleep, and which
-	 * of the two wakes up cannot be told: the bits that say so differ between kernels. Whoever
-	 * runs here is taken for a waker if he has handed over before. A parent is a waker for sure.
+	 * A task that wakes another one may be about to sleep and free this CPU; the task that an
+	 * interrupt has interrupted goes on. The two cannot be told apart, because the bits that
+	 * say so differ between kernels. So the running task counts as the waker if it has handed
+	 * over its CPU before. A parent is the waker for sure.
 	 */
 	waker = bpf_get_current_task_btf()->pid;
 	n.spare_here = waker && (is_new || here->handoffs);
-	n.tier = is_new ? tier_of_newborn(waker) : tier_of(p->pid);
+	n.tier = is_new ? tier_of_new_task(waker) : tier_of(p->pid);
 	cpu = kick_for(p, &n, here);
 	here->retry_at = cpu < 0 ? n.retry_at : 0;
 	if (waker)
@@ -136,6 +138,7 @@ int BPF_PROG(fp_wakeup_new, struct task_struct *p)
 	return woken(p, true);
 }
 
+/* The task stops, asleep or not; `woke`: when it last woke a task in this run interval, or 0. */
 static void stops(struct task_struct *prev, bool asleep, u64 woke, u64 now)
 {
 	struct fp_task *t = open_record(prev);
@@ -149,27 +152,27 @@ static void stops(struct task_struct *prev, bool asleep, u64 woke, u64 now)
 		t->involuntary++;
 	t->stopped = now;
 	if (t->started)
-		t->stint_ns = now - t->started;
+		t->run_interval_ns = now - t->started;
 	t->handoffs = count_handoff(t->handoffs, asleep, woke, now);
 	close_record(t);
 }
 
 /*
- * The task has run for the last time. It may have waited and run after sched_process_exit, where
- * it would have been told as a new one.
+ * The task has run for the last time. This is not done at sched_process_exit: the task may wait and
+ * run once more after that, and user space would take it for a new task.
  */
 static void ends(struct task_struct *prev)
 {
 	struct fp_task *t = open_record(prev);
 
-	tell(prev->pid, FP_EXIT);
+	send_news(prev->pid, FP_EXIT);
 	if (!t)
 		return;
 	t->pid = 0;
 	close_record(t);
 }
 
-/* Returns how often the task has handed over its CPU, as far as that is counted. */
+/* The task begins to run. Returns its count of hand-offs. */
 static u32 starts(struct task_struct *next, u32 cpu, u32 tier, u64 now)
 {
 	struct fp_task *t = open_record(next);
@@ -195,11 +198,11 @@ static u32 starts(struct task_struct *next, u32 cpu, u32 tier, u64 now)
 }
 
 /*
- * At the end of a slice the backend looks for the next task before it sends up the one that stops,
- * so that a lower tier may follow without anybody having decided that: it is interrupted at once.
- * A task of the highest tier that gave way to its own looks for another CPU. Whoever finds none
- * gave way to somebody as urgent as itself, most often a thread of the kernel for a moment: who
- * follows that one shall not be less urgent.
+ * The task `prev` lost its CPU at the end of its slice and was queued to user space. The backend
+ * looks for the next task before it queues `prev`, so a task of a lower tier may follow without a
+ * decision: it is preempted at once. A LatCritical task that gave way to its own tier looks for
+ * another CPU. If there is none, the next switch of this CPU should serve `prev`: the task that
+ * follows now is as urgent as `prev`, and is most often a kernel thread that runs for a moment.
  */
 static void kick_for_requeue(struct task_struct *prev, struct fp_cpu *c, u32 cpu, u64 now)
 {
@@ -207,16 +210,16 @@ static void kick_for_requeue(struct task_struct *prev, struct fp_cpu *c, u32 cpu
 	s32 victim = -1;
 
 	n.tier = tier_of(prev->pid);
-	if (!kicks_are_on() || !went_up(prev))
+	if (!kicks_are_on() || !is_queued_to_user(prev))
 		return;
-	note_up(prev->pid, now);
+	note_queued_to_user(prev->pid, now);
 	if (n.tier == FP_BATCH)
 		return;
 	if (c->occupant < n.tier && may_kick(c, now)) {
 		kick(c, cpu, now);
 		victim = cpu;
 	} else if (n.tier == FP_LAT_CRITICAL) {
-		victim = make_room(prev, &n);
+		victim = kick_victim(prev, &n);
 	}
 	if (victim < 0) {
 		if (!c->wanted)
@@ -224,27 +227,27 @@ static void kick_for_requeue(struct task_struct *prev, struct fp_cpu *c, u32 cpu
 		return;
 	}
 	count(FP_REQUEUED);
-	expect(victim, prev->pid, now);
+	expect_switch(victim, prev->pid, now);
 }
 
-/* Who has the CPU from now on. */
+/* Records the task that runs on the CPU from now on. */
 static void occupies(struct fp_cpu *c, u32 cpu, struct task_struct *next, u64 now)
 {
 	c->since = now;
 	c->woke = 0;
 	c->handoffs = 0;
 	c->slice = 0;
-	c->light = 0;
+	c->low_weight = 0;
 	c->pid = next->pid;
 	if (!next->pid) {
 		c->occupant = FP_IDLE;
-		call_home(cpu, now);
+		return_to_domain(cpu, now);
 	} else if (next->tgid == scheduler_tgid || next->prio < 100) {
 		c->occupant = FP_FOREIGN;
 	} else {
 		c->occupant = tier_of(next->pid);
 		c->slice = next->scx.slice;
-		c->light = is_light(next);
+		c->low_weight = has_low_weight(next);
 		c->handoffs = starts(next, cpu, c->occupant, now);
 	}
 }
@@ -267,7 +270,7 @@ int BPF_PROG(fp_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (next->pid == scheduler_tgid)
 		scheduler_begins(c, cpu);
 	else
-		check_missed(c, cpu, now);
+		check_lost_kick(c, cpu, now);
 	if (c->occupant != FP_FOREIGN && prev->tgid != scheduler_tgid)
 		kick_for_requeue(prev, c, cpu, now);
 	if (prev->pid == scheduler_tgid)
@@ -275,16 +278,16 @@ int BPF_PROG(fp_switch, bool preempt, struct task_struct *prev, struct task_stru
 	return 0;
 }
 
-/* The task runs another program: what was learned of it describes the one before. */
+/* The task executes another program: its record describes the previous one. */
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(fp_exec, struct task_struct *p)
 {
 	struct fp_task *t = open_record(p);
 
-	tell(p->pid, FP_EXEC);
+	send_news(p->pid, FP_EXEC);
 	if (!t)
 		return 0;
-	begin_afresh(t);
+	reset_behaviour(t);
 	close_record(t);
 	return 0;
 }
@@ -292,7 +295,7 @@ int BPF_PROG(fp_exec, struct task_struct *p)
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(fp_watch_wakeup, struct task_struct *p)
 {
-	if (went_up(p) && p->tgid != scheduler_tgid)
+	if (is_queued_to_user(p) && p->tgid != scheduler_tgid)
 		watch_waiter(p);
 	return 0;
 }
@@ -300,7 +303,7 @@ int BPF_PROG(fp_watch_wakeup, struct task_struct *p)
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(fp_watch_wakeup_new, struct task_struct *p)
 {
-	if (went_up(p))
+	if (is_queued_to_user(p))
 		watch_waiter(p);
 	return 0;
 }
@@ -313,7 +316,7 @@ int BPF_PROG(fp_watch_switch, bool preempt, struct task_struct *prev, struct tas
 	if (next->pid && next->tgid != scheduler_tgid)
 		watch_slice(next, cpu);
 	if (prev->pid == scheduler_tgid)
-		watch_left_overs(cpu, bpf_ktime_get_ns());
+		watch_stranded(cpu, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -329,7 +332,7 @@ int fp_prepare(void *unused)
 		if (!w)
 			return -1;
 		if (bpf_timer_init(&w->timer, &watches, MONOTONIC) ||
-		    bpf_timer_set_callback(&w->timer, patrol))
+		    bpf_timer_set_callback(&w->timer, timer_callback))
 			return -2;
 	}
 	return 0;

@@ -21,8 +21,8 @@ enum fp_limits {
 	/* Highest number of CPUs, as in the backend. */
 	FP_CPUS = 1024,
 	/*
-	 * Task records. Pids that are equal modulo this share a record, which describes the task that
-	 * used it last. Every reader checks the owner.
+	 * Task records. Pids that are equal modulo this share a record, which describes the task
+	 * that used it last. Every reader checks the owner.
 	 */
 	FP_TASKS = 65536,
 	/* CPUs that a search for a victim looks at: the cost of a wakeup is bounded. */
@@ -39,7 +39,7 @@ enum fp_limits {
 	 * Later versions of PANDEMONIUM use eight too.
 	 */
 	FP_HANDOFF_TRUST = 8,
-	/* Decisions above Batch that are checked when the scheduler process leaves; a power of two. */
+	/* Decisions above Batch that are checked at the end of a round; a power of two. */
 	FP_ROUND = 8,
 	/* Waiting tasks that the timer of one CPU watches; a power of two. */
 	FP_WATCHED = 8,
@@ -47,8 +47,8 @@ enum fp_limits {
 	FP_AGAIN_MAX = 3,
 	/*
 	 * Kicks of one CPU in 2^20 ns, about a millisecond: at 10 us each, 10 % of it. With a limit
-	 * for each second, a load of many wakeups would use it up in the first half of the second, and
-	 * the wakeups of the second half would wait for the tick.
+	 * for each second, a load of many wakeups would use it up in the first half of the second,
+	 * and the wakeups of the second half would wait for the tick.
 	 */
 	FP_KICKS_PER_WINDOW = 10,
 	FP_WINDOW_BITS = 20,
@@ -59,8 +59,8 @@ enum fp_times {
 	/* The least time between two kicks of one CPU. */
 	FP_KICK_INTERVAL_NS = 50 * 1000,
 	/*
-	 * A waker that sleeps within this time has handed its CPU over. A decision of user space after
-	 * a kick takes about as long, so waiting for the waker's CPU costs no more.
+	 * A waker that sleeps within this time has handed its CPU over. A decision of user space
+	 * after a kick takes about as long, so waiting for the waker's CPU costs no more.
 	 */
 	FP_HANDOFF_NS = 100 * 1000,
 	/* The least time between two kicks of a CPU outside the domain for an idle CPU inside. */
@@ -85,8 +85,8 @@ enum fp_occupant {
 	/* The scheduler process, or a task of another scheduling class: never a victim. */
 	FP_FOREIGN = 4,
 	/*
-	 * Nothing: the CPU is offline. User space writes this before the programs attach. When a CPU
-	 * goes on- or offline later, the kernel restarts the scheduler.
+	 * Nothing: the CPU is offline. User space writes this before the programs attach. When a
+	 * CPU goes on- or offline later, the kernel restarts the scheduler.
 	 */
 	FP_OFFLINE = 5,
 };
@@ -108,7 +108,7 @@ struct fp_cpu {
 	u64 window;
 	/* When this CPU was last kicked. */
 	u64 kicked;
-	/* The task that the next switch of this CPU should serve, and since when it waits; pid 0: none. */
+	/* The task that the next switch should serve (0: none), and since when it waits. */
 	u64 wanted_since;
 	s32 wanted;
 	/* Nonzero if the running task is a low-weight task: SCHED_IDLE, or nice above 0. */
@@ -146,7 +146,7 @@ struct fp_task {
 	u64 allowed;
 	/* PF_ flags. */
 	u32 flags;
-	/* The CPU that was kicked for its last wakeup, or that its waker hands over; -1 for none. */
+	/* The CPU that was kicked for its last wakeup, or that its waker hands over; or -1. */
 	s32 kicked_cpu;
 	s32 tgid;
 	s32 last_cpu;

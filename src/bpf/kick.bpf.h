@@ -27,8 +27,8 @@ static void kick(struct fp_cpu *c, u32 cpu, u64 now)
 
 /*
  * Whether the running task of the CPU is about to exit. The kernel queues such a task in the CPU's
- * local DSQ, ahead of all others, without asking the backend. So a kick makes room for the scheduler
- * process only.
+ * local DSQ, ahead of all others, without asking the backend. So a kick makes room for the
+ * scheduler process only.
  */
 static bool is_ending(u32 cpu)
 {
@@ -44,11 +44,11 @@ static s32 scanned(void)
 }
 
 /*
- * The CPU to kick for a task: by the rules of rules.h, among those that the task may use; -1 if none
- * gives way.
+ * The CPU to kick for a task: by the rules of rules.h, among those that the task may use; -1 if
+ * none gives way.
  *
- * It reads p->cpus_mask, not p->cpus_ptr: Linux 7.2 verifies this function for fp_prepare too, which
- * is sleepable, and there p->cpus_ptr is not trusted.
+ * It reads p->cpus_mask, not p->cpus_ptr: Linux 7.2 verifies this function for fp_prepare too,
+ * which is sleepable, and there p->cpus_ptr is not trusted.
  */
 __noinline s32 find_victim(struct task_struct *p __arg_trusted, struct need *n __arg_nonnull)
 {
@@ -90,8 +90,8 @@ static bool kicks_are_on(void)
 
 /*
  * A CPU of the domain has gone idle: kicks a CPU outside that runs a SCHED_EXT task. If that task
- * may return to the domain, a backend patch (backend_patches/domain_return.h) then queues it to user
- * space. Without the kick this happens at the end of its slice, which is at a tick.
+ * may return to the domain, a backend patch (backend_patches/domain_return.h) then queues it to
+ * user space. Without the kick this happens at the end of its slice, which is at a tick.
  */
 __noinline s32 return_to_domain(u32 cpu, u64 now)
 {
@@ -113,7 +113,9 @@ __noinline s32 return_to_domain(u32 cpu, u64 now)
 	return -1;
 }
 
-/* Notes that the next switch of the CPU should serve the task; if it does not, the kick was lost. */
+/*
+ * Notes that the next switch of the CPU should serve the task; if it does not, the kick was lost.
+ */
 static void want(struct fp_cpu *c, s32 pid, u64 since)
 {
 	c->wanted = pid;

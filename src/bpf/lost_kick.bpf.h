@@ -2,15 +2,15 @@
 /*
  * Lost kicks.
  *
- * A kicked CPU looks for the scheduler process in its DSQ. While the process is leaving another CPU,
- * it is in no DSQ yet, and that other CPU has already looked for work. Both CPUs then run other
- * tasks, and no CPU looks again before the next tick. The CPU that switches second can detect this:
- * if it is the kicked CPU, it sees that the process does not run; if it is the CPU that the process
- * leaves, it sees that the kicked CPU has marked its kick as lost. Both write first and then read,
- * with full barriers, so at least one of them sees the other.
+ * A kicked CPU looks for the scheduler process in its DSQ. While the process is leaving another
+ * CPU, it is in no DSQ yet, and that other CPU has already looked for work. Both CPUs then run
+ * other tasks, and no CPU looks again before the next tick. The CPU that switches second can detect
+ * this: if it is the kicked CPU, it sees that the process does not run; if it is the CPU that the
+ * process leaves, it sees that the kicked CPU has marked its kick as lost. Both write first and
+ * then read, with full barriers, so at least one of them sees the other.
  *
- * A CPU without a kick that runs out of work has the same race: it looks for the process, which runs
- * elsewhere, and goes idle while tasks wait for their decision.
+ * A CPU without a kick that runs out of work has the same race: it looks for the process, which
+ * runs elsewhere, and goes idle while tasks wait for their decision.
  */
 #ifndef __LOST_KICK_BPF_H
 #define __LOST_KICK_BPF_H
@@ -59,13 +59,14 @@ static void repeat_lost_kick(struct fp_cpu *c, s32 pid, u32 cpu, u64 now)
 {
 	if (c->occupant == FP_IDLE ?
 		    has_work_for(cpu) :
-		    runs_less_urgent(c, pid, c->wanted_since) && !was_received(pid, c->wanted_since))
+		    runs_less_urgent(c, pid, c->wanted_since) &&
+			    !was_received(pid, c->wanted_since))
 		repeat_kick(c, cpu, now);
 }
 
 /*
- * Repeats the lost kicks of all CPUs. Keeps `wanted`: a kick that lands in the middle of a switch is
- * lost too, because the CPU has looked for work already, and the end of that switch detects it.
+ * Repeats the lost kicks of all CPUs. Keeps `wanted`: a kick that lands in the middle of a switch
+ * is lost too, because the CPU has looked for work already, and the end of that switch detects it.
  */
 static void repeat_lost_kicks(u64 now)
 {
@@ -99,10 +100,10 @@ static void scheduler_begins(struct fp_cpu *c, u32 cpu)
 
 /*
  * The scheduler process has decided and leaves this CPU. Its kick can be lost in two ways. Another
- * CPU took the decision for this CPU from the ring, and inserted it into this CPU's DSQ when this CPU
- * had already looked there and was taking a task from another DSQ. The other CPU's kick then found
- * the process still running, and had no effect. Or the process had already read its messages when
- * this CPU was kicked.
+ * CPU took the decision for this CPU from the ring, and inserted it into this CPU's DSQ when this
+ * CPU had already looked there and was taking a task from another DSQ. The other CPU's kick then
+ * found the process still running, and had no effect. Or the process had already read its messages
+ * when this CPU was kicked.
  */
 static void repeat_after_round(struct fp_cpu *c, u32 cpu, u64 now)
 {
@@ -122,9 +123,9 @@ static void scheduler_leaves(struct fp_cpu *c, u32 cpu, u64 now)
 }
 
 /*
- * No CPU gave way to the task. If the scheduler process runs, it may have read its messages already:
- * the CPU that it leaves should serve the task. If it does not run, a kicked CPU that has not
- * switched yet should.
+ * No CPU gave way to the task. If the scheduler process runs, it may have read its messages
+ * already: the CPU that it leaves should serve the task. If it does not run, a kicked CPU that has
+ * not switched yet should.
  */
 static void want_from_others(s32 pid, u64 woken)
 {
@@ -170,7 +171,9 @@ static void check_lost_kick(struct fp_cpu *c, u32 cpu, u64 now)
 		return;
 	if (!scheduler_on) {
 		c->wanted = 0;
-		/* A CPU that goes idle without a kick has just looked, with the process in its DSQ. */
+		/*
+		 * A CPU that goes idle without a kick has just looked, with the process in its DSQ.
+		 */
 		if (wanted)
 			repeat_lost_kick(c, wanted, cpu, now);
 		return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the fast path remembers: of each task, of each CPU, and in numbers.
+ * The fast path's memory: records of tasks and CPUs, and counters.
  */
 #ifndef __RECORDS_BPF_H
 #define __RECORDS_BPF_H
@@ -9,16 +9,16 @@
 #define TASK_QUEUED_FLAG (1 << 0)
 /* kernel/sched: nice 0 as static priority. */
 #define NICE_0_PRIO 120
-/* The same for nice 19, the least of all. */
+/* The same for nice 19, the lowest weight. */
 #define NICE_19_PRIO 139
 /* uapi/linux/sched.h */
 #define SCHED_IDLE_CLASS 5
-/* include/linux/sched.h: the state of a task that has run for the last time. */
+/* include/linux/sched.h, TASK_DEAD: the state of a task that does not run again. */
 #define TASK_DEAD_STATE 0x80
-/* The same: the flag of a task that ends. */
+/* The same file, PF_EXITING: the flag of a task that exits. */
 #define TASK_EXITING_FLAG 0x4
 
-/* Filled in before loading. */
+/* User space sets these before it loads the programs. */
 const volatile u32 scheduler_tgid;
 const volatile u32 nr_cpus = 1;
 /* L2 cache of each CPU. */
@@ -48,7 +48,7 @@ struct {
 	__type(value, struct fp_hint);
 } hints SEC(".maps");
 
-/* One row a CPU. No per-CPU map: user space maps this one. */
+/* One row per CPU. Not a per-CPU map, because user space cannot map one into its memory. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -73,7 +73,7 @@ struct {
 	__type(value, struct fp_round);
 } rounds SEC(".maps");
 
-/* Room for 16384 news: five seconds of a fork storm on a small machine. */
+/* Room for 16384 news: five seconds of a fork loop on a small machine. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 256 * 1024);
@@ -132,10 +132,10 @@ static struct fp_settings *the_settings(void)
 }
 
 /*
- * What user space thinks of the task; a task it has not met yet counts as interactive.
+ * The tier that user space has given the task; Interactive if it has not received the task yet.
  *
- * Like others below not static: the verifier then looks at it once, and not once for each way
- * that leads to it, which would multiply with all the other choices on that way.
+ * Not static, like others below: the verifier then checks the function once. It would check a
+ * static function on each path that calls it, and the number of paths would multiply.
  */
 __noinline u32 tier_of(s32 pid)
 {
@@ -146,27 +146,27 @@ __noinline u32 tier_of(s32 pid)
 	return FP_INTERACTIVE;
 }
 
-/* Of a newborn nothing is known, but it is no more urgent than its parent. */
-static u32 tier_of_newborn(s32 parent)
+/* A new task is Interactive, but no more urgent than its parent. */
+static u32 tier_of_new_task(s32 parent)
 {
 	u32 tier = tier_of(parent);
 
 	return tier < FP_INTERACTIVE ? tier : FP_INTERACTIVE;
 }
 
-/* Whether the task asks for less than its share: SCHED_IDLE, or nice above zero. */
-static bool is_light(const struct task_struct *p)
+/* Whether it is a low-weight task: SCHED_IDLE, or nice above zero. */
+static bool has_low_weight(const struct task_struct *p)
 {
 	return p->policy == SCHED_IDLE_CLASS || p->static_prio > NICE_0_PRIO;
 }
 
-/* Whether nobody is to be interrupted for the task. */
+/* Whether no running task is preempted for the task. */
 static bool never_preempts(const struct task_struct *p)
 {
 	return p->policy == SCHED_IDLE_CLASS || p->static_prio >= NICE_19_PRIO;
 }
 
-/* Whether a task that woke up or lost its CPU at `since` is still without one. */
+/* Whether a task that woke up or lost its CPU at `since` has not run since. */
 static bool still_waits(s32 pid, u64 since)
 {
 	struct fp_task *t = task_record(pid);
@@ -176,7 +176,7 @@ static bool still_waits(s32 pid, u64 since)
 	return t->waiting ? t->woken == since : t->stopped == since && t->started < since;
 }
 
-/* Whether user space knows that the task waits since then. */
+/* Whether user space has received a message about the task at or after `since`. */
 static bool was_received(s32 pid, u64 since)
 {
 	struct fp_hint *h = hint_for(pid);
@@ -184,18 +184,18 @@ static bool was_received(s32 pid, u64 since)
 	return h && h->pid == pid && h->received >= since;
 }
 
-/* Nothing is known of how the task behaves. */
-static void begin_afresh(struct fp_task *t)
+/* Forgets how the task has behaved. */
+static void reset_behaviour(struct fp_task *t)
 {
 	t->wakeups = t->voluntary = t->involuntary = 0;
-	t->slept_ns = t->stint_ns = 0;
+	t->slept_ns = t->run_interval_ns = 0;
 	t->handoffs = 0;
 }
 
 /*
- * Begins to write the task's record, emptied if somebody else had it. Two tasks that share a
- * record can be on two CPUs at once; the second writer gives up and the fact is lost, which the
- * policy survives and the counter shows.
+ * Begins to write the task's record, and empties it if another task used it last. Two tasks that
+ * share a record can be on two CPUs at once. The second writer then drops its update and counts
+ * that; the policy does without it.
  */
 static struct fp_task *open_record(struct task_struct *p)
 {
@@ -217,7 +217,7 @@ static struct fp_task *open_record(struct task_struct *p)
 		t->waker = 0;
 		t->kicked_cpu = -1;
 		t->last_cpu = -1;
-		begin_afresh(t);
+		reset_behaviour(t);
 	}
 	return t;
 }
@@ -227,13 +227,13 @@ static void close_record(struct fp_task *t)
 	__sync_fetch_and_add(&t->seq, 1);
 }
 
-/* Tells user space without waking it: it reads the news when it has something to decide. */
-static void tell(s32 pid, enum fp_news_kind kind)
+/* Sends news to user space without waking it up: it reads them at the start of a round. */
+static void send_news(s32 pid, enum fp_news_kind kind)
 {
 	struct fp_news *one = bpf_ringbuf_reserve(&news, sizeof(*one), 0);
 
 	if (!one) {
-		count(FP_UNTOLD);
+		count(FP_NEWS_DROPPED);
 		return;
 	}
 	one->pid = pid;
@@ -241,7 +241,7 @@ static void tell(s32 pid, enum fp_news_kind kind)
 	bpf_ringbuf_submit(one, BPF_RB_NO_WAKEUP);
 }
 
-/* What belongs to the task rather than to the event. */
+/* Copies what belongs to the task rather than to the event. */
 static void describe(struct fp_task *t, struct task_struct *p)
 {
 	t->flags = p->flags;
@@ -252,7 +252,7 @@ static void describe(struct fp_task *t, struct task_struct *p)
 	t->allowed = p->cpus_mask.bits[0];
 }
 
-/* The bucket of a fine histogram; src/control/fine.rs has the rule. */
+/* The bucket of a fine histogram; crates/engine/src/fine.rs states the rule. */
 __noinline u32 fine_bucket(u64 ns)
 {
 	u32 octave = 0, v = ns;
@@ -281,6 +281,7 @@ __noinline u32 fine_bucket(u64 ns)
 	return 1 + (octave - 10) * 4 + (ns >> (octave - 2) & 3);
 }
 
+/* The bucket of a latency histogram. */
 __noinline u32 coarse_bucket(u64 ns)
 {
 	u32 us = ns / 1000, bucket = 0, i;
@@ -291,7 +292,7 @@ __noinline u32 coarse_bucket(u64 ns)
 	return bucket;
 }
 
-/* How long a task waited that begins to run. */
+/* Counts how long a task has waited that begins to run. */
 static void count_wait(struct fp_counters *c, u32 tier, u64 ns)
 {
 	u32 bucket = coarse_bucket(ns), fine = fine_bucket(ns);
@@ -303,7 +304,7 @@ static void count_wait(struct fp_counters *c, u32 tier, u64 ns)
 	c->wait[tier][fine]++;
 }
 
-/* How long it took until a decision took effect. */
+/* Counts the time from a decision until its task runs. */
 static void count_start(struct fp_counters *c, u64 ns)
 {
 	u32 fine = fine_bucket(ns);
@@ -312,7 +313,7 @@ static void count_start(struct fp_counters *c, u64 ns)
 		c->start[fine]++;
 }
 
-/* Whether the task still finds what it had in its second-level cache. */
+/* Counts whether the task runs on the L2 cache of its previous run interval. */
 static void count_cache(struct fp_counters *c, u32 tier, u32 last, u32 cpu)
 {
 	tier -= FP_BATCH;

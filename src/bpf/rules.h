@@ -34,7 +34,9 @@ struct need {
 	bool lower_only;
 	/* enum fp_occupant */
 	u32 tier;
-	/* If no CPU gives way now: the earliest time at which one does; 0 if none does by waiting. */
+	/*
+	 * If no CPU gives way now: the earliest time at which one does; 0 if none does by waiting.
+	 */
 	u64 retry_at;
 };
 
@@ -131,7 +133,9 @@ static __always_inline u32 victim_rank(const struct fp_cpu *c)
 	return 2 * c->occupant + !c->low_weight;
 }
 
-/* Of equal rank this CPU, which needs no interrupt of another CPU; else the longest-running task. */
+/*
+ * Of equal rank this CPU, which needs no interrupt of another CPU; else the longest-running task.
+ */
 static __always_inline u64 victim_ran(const struct fp_cpu *c, bool is_here, u64 now)
 {
 	return is_here ? (u64)-1 : now - c->since;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Stranded tasks: dispatched by a round, and still queued when the scheduler process leaves its CPU.
+ * Stranded tasks: dispatched by a round, and still queued when the scheduler process leaves its
+ * CPU.
  *
  * A round dispatches every waiting task above Batch, but only one CPU is certain to look for a task
  * afterwards: the one that the scheduler process leaves. Another CPU looks if it is kicked, and may
  * find another task. So each task above Batch that is still queued when the round ends is watched.
  * After FP_STRANDED_NS a CPU that runs a lower tier is kicked for it. Not at once: most stranded
- * tasks run as soon as the task before them sleeps, and immediate kicks cost hogs beside eight pipes
- * 8 % of their work.
+ * tasks run as soon as the task before them sleeps, and immediate kicks cost hogs beside eight
+ * pipes 8 % of their work.
  */
 #ifndef __STRANDED_BPF_H
 #define __STRANDED_BPF_H
@@ -50,7 +51,8 @@ __noinline u32 watch_if_stranded(s32 pid, u32 cpu, u64 now)
 	if (!p)
 		return 0;
 	if (queue_of(p) <= SHARED_QUEUE)
-		watch_one(w, pid, t->waiting ? t->woken : t->stopped, now + FP_STRANDED_NS, true, now);
+		watch_one(w, pid, t->waiting ? t->woken : t->stopped, now + FP_STRANDED_NS, true,
+			  now);
 	bpf_task_release(p);
 	return 0;
 }

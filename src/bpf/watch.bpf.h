@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A timer for each CPU, armed only while somebody waits.
+ * A timer for each CPU, armed only while a task waits.
  *
- * It notices what no event tells: a task that used up its slice between two ticks of the kernel,
- * and a task that woke up and still waits, for whatever reason. It is armed for the earliest of
- * these moments, never moved back when one of them turns out not to matter, and arms itself again
- * as long as there is something to look at. So a switch rarely has to touch it.
+ * It detects what no event reports: a running task that has used up its slice between two ticks of
+ * the kernel, and a woken task that still waits, for whatever reason. It is armed for the earliest
+ * time at which one of these may hold, and is not moved to a later time when that one no longer
+ * matters. The callback arms it again as long as there is something to check. So a switch rarely
+ * has to touch it.
  */
 #ifndef __WATCH_BPF_H
 #define __WATCH_BPF_H
@@ -19,15 +20,18 @@ void bpf_task_release(struct task_struct *p) __ksym;
 #define PIN_TO_THIS_CPU 2
 
 /*
- * The kernel's tick. Slices of about one or more are left to it: a timer of our own for each slice
- * of each task that computes costs 0.5 % of their work.
+ * The kernel's tick. Slices of about one tick or more end at ticks: a timer for each slice of each
+ * computing task would cost 0.5 % of their work.
  */
 const volatile u64 tick_ns = 4 * 1000 * 1000;
 
+/* A waiting task that a timer watches. */
 struct waiter {
+	/* When it woke up or lost its CPU, and when to check it. */
 	u64 since;
 	u64 due;
 	s32 pid;
+	/* Kicks for it by the timer so far. */
 	u16 kicks;
 	/* As in struct need. */
 	bool lower_only;
@@ -37,7 +41,7 @@ struct watch {
 	struct bpf_timer timer;
 	/* When the timer fires; 0 if it is not armed. */
 	u64 armed;
-	/* A task's place follows from its pid: it has one wake-up at a time. */
+	/* Indexed by pid modulo FP_WATCHED: a task has one wakeup at a time. */
 	struct waiter waiters[FP_WATCHED];
 };
 
@@ -54,10 +58,10 @@ static struct watch *watch_of(u32 cpu)
 }
 
 /*
- * Whether somebody waits who is at least as urgent as the occupant. Of the tasks in the queue of
- * this CPU user space has decided that they are; those in the queue for any CPU may be batch.
+ * Whether a task waits that is at least as urgent as the running task. User space puts only such
+ * tasks into this CPU's DSQ. Those in the DSQ for any CPU may be Batch.
  */
-static bool somebody_waits(const struct fp_cpu *c, u32 cpu)
+static bool has_waiter(const struct fp_cpu *c, u32 cpu)
 {
 	struct fp_settings *s = the_settings();
 
@@ -65,12 +69,13 @@ static bool somebody_waits(const struct fp_cpu *c, u32 cpu)
 	       (c->occupant == FP_BATCH && scx_bpf_dsq_nr_queued(SHARED_QUEUE) > 0);
 }
 
-/* Whether a timer sees to the end of the occupant's slice. */
+/* Whether a timer, not a tick, ends the running task's slice. */
 static bool has_short_slice(const struct fp_cpu *c)
 {
 	return c->slice && c->slice < tick_ns / 4 * 3;
 }
 
+/* Arms the timer for `at`, unless it fires sooner. */
 static void arm(struct watch *w, u64 at, u64 now)
 {
 	if (w->armed && w->armed <= at)
@@ -79,12 +84,12 @@ static void arm(struct watch *w, u64 at, u64 now)
 	bpf_timer_start(&w->timer, at > now + FP_SOON_NS ? at - now : FP_SOON_NS, PIN_TO_THIS_CPU);
 }
 
-/* Looks at `due` whether the task that waits since then still does. */
+/* Has the timer check at `due` whether the task still waits. */
 static void watch_one(struct watch *w, s32 pid, u64 since, u64 due, bool lower_only, u64 now)
 {
 	struct waiter *one = &w->waiters[(u32)pid % FP_WATCHED];
 
-	/* Who wanted more goes on wanting it. */
+	/* For one and the same wait, keeps the weaker restriction. */
 	if (one->pid == pid && one->since == since)
 		lower_only &= one->lower_only;
 	one->pid = pid;
@@ -96,8 +101,8 @@ static void watch_one(struct watch *w, s32 pid, u64 since, u64 due, bool lower_o
 }
 
 /*
- * Keeps an eye on a task that went up to user space and for which nobody was interrupted. A kick
- * that comes to nothing is noticed by the switch (missed.bpf.h), which costs less than a timer.
+ * Watches a woken task that was queued to user space and for which no CPU was kicked. A lost kick
+ * is detected at a switch (lost_kick.bpf.h), which costs less than a timer.
  */
 static void watch_waiter(struct task_struct *p)
 {
@@ -115,9 +120,9 @@ static void watch_waiter(struct task_struct *p)
 }
 
 /*
- * Sees to it that the slice of the task that begins now ends in time. A task that has just slept
- * and last ran for a small part of its slice will most likely sleep again before: the tick is
- * good enough for it.
+ * Arms the timer for the end of the slice of the task that begins to run. Not for a task that has
+ * just slept and whose last run interval was a small part of its slice: it will most likely sleep
+ * before its slice ends, and else a tick ends the slice.
  */
 static void watch_slice(struct task_struct *p, u32 cpu)
 {
@@ -128,17 +133,17 @@ static void watch_slice(struct task_struct *p, u32 cpu)
 
 	if (!c || !w || !has_short_slice(c) || c->pid != p->pid)
 		return;
-	/* The clock was just read for it. */
+	/* fp_switch has just read the clock. */
 	now = c->since;
 	if (w->armed && w->armed <= now + c->slice)
 		return;
-	if (t && t->pid == p->pid && t->woken > t->stopped && t->stint_ns < c->slice / 4)
+	if (t && t->pid == p->pid && t->woken > t->stopped && t->run_interval_ns < c->slice / 4)
 		return;
-	if (somebody_waits(c, cpu))
+	if (has_waiter(c, cpu))
 		arm(w, now + c->slice, now);
 }
 
-/* The kernel's queue in which the task waits, by its number; NO_QUEUE if it is in none. */
+/* The number of the DSQ in which the task waits; NO_QUEUE if it is in none. */
 static u64 queue_of(struct task_struct *p)
 {
 	struct scx_dispatch_q *queue = p->scx.dsq;
@@ -146,7 +151,7 @@ static u64 queue_of(struct task_struct *p)
 	return queue ? BPF_CORE_READ(queue, id) : NO_QUEUE;
 }
 
-/* The queue of a CPU in which the task waits, as that CPU's number; else -1. */
+/* The CPU in whose DSQ the task waits; -1 if it is in none of these. */
 static s32 queued_on(struct task_struct *p)
 {
 	u64 id = queue_of(p);
@@ -154,7 +159,7 @@ static s32 queued_on(struct task_struct *p)
 	return id < FP_CPUS ? id : -1;
 }
 
-/* A CPU for a task that still waits: the one in whose queue it is, or any. */
+/* Kicks a CPU for a task that still waits: the one in whose DSQ it is, or any. */
 static void kick_again(const struct waiter *one, u32 cpu, u64 now)
 {
 	struct need n = { .now = now, .here = cpu, .overdue = true };
@@ -171,9 +176,9 @@ static void kick_again(const struct waiter *one, u32 cpu, u64 now)
 	queue = queued_on(p);
 	c = cpu_record(queue);
 	if (!(p->scx.flags & TASK_QUEUED_FLAG)) {
-		/* It has run and gone to sleep. */
+		/* It has run and sleeps. */
 	} else if (queue < 0 || !c || !s) {
-		if (make_room(p, &n) >= 0)
+		if (kick_victim(p, &n) >= 0)
 			count(FP_AGAIN);
 	} else if (gives_way(c, &n, s) && may_kick(c, now)) {
 		kick(c, queue, now);
@@ -182,8 +187,8 @@ static void kick_again(const struct waiter *one, u32 cpu, u64 now)
 	bpf_task_release(p);
 }
 
-/* Looks after those whose wake-up this CPU saw; returns when to look again, or 0. */
-static u64 look_after_waiters(struct watch *w, u32 cpu, u64 now)
+/* Checks the waiting tasks that this timer watches; returns when to check again, or 0. */
+static u64 check_waiters(struct watch *w, u32 cpu, u64 now)
 {
 	u64 next = 0;
 	u32 i;
@@ -208,24 +213,24 @@ static u64 look_after_waiters(struct watch *w, u32 cpu, u64 now)
 	return next;
 }
 
-/* Interrupts an occupant that has had its slice; returns when to look again, or 0. */
-static u64 look_after_slice(u32 cpu, u64 now)
+/* Kicks the CPU if its running task has used up its slice; returns when to check again, or 0. */
+static u64 check_slice(u32 cpu, u64 now)
 {
 	struct fp_cpu *c = cpu_record(cpu);
 
-	if (!c || !has_short_slice(c) || c->occupant == FP_FOREIGN || !somebody_waits(c, cpu) ||
+	if (!c || !has_short_slice(c) || c->occupant == FP_FOREIGN || !has_waiter(c, cpu) ||
 	    is_ending(cpu))
 		return 0;
 	if (!is_outlived(c, now))
 		return c->since + c->slice;
 	if (!may_kick(c, now))
 		return now + FP_KICK_INTERVAL_NS;
-	count(FP_OUTLIVED);
+	count(FP_SLICE_KICKS);
 	kick(c, cpu, now);
 	return 0;
 }
 
-static int patrol(void *map, u32 *key, struct watch *w)
+static int timer_callback(void *map, u32 *key, struct watch *w)
 {
 	u64 now = bpf_ktime_get_ns(), waiter, slice;
 	u32 cpu = *key;
@@ -233,9 +238,9 @@ static int patrol(void *map, u32 *key, struct watch *w)
 	w->armed = 0;
 	if (!kicks_are_on())
 		return 0;
-	count(FP_PATROLS);
-	waiter = look_after_waiters(w, cpu, now);
-	slice = look_after_slice(cpu, now);
+	count(FP_TIMERS);
+	waiter = check_waiters(w, cpu, now);
+	slice = check_slice(cpu, now);
 	if (waiter)
 		arm(w, waiter, now);
 	if (slice)

@@ -139,7 +139,7 @@ fn facts(task: &abi::fp_task) -> Facts {
         waker: Pid::new(task.waker),
         process: Pid::new(task.tgid),
         last_cpu: CpuId::new(task.last_cpu),
-        run_interval: Span::from_nanos(task.stint_ns),
+        run_interval: Span::from_nanos(task.run_interval_ns),
         stopped: Stamp::from_nanos(task.stopped),
     }
 }

@@ -297,8 +297,8 @@ mod tests {
             ("figure = \"p98\"\ndemand = \"<= 1\"", "NOT MEASURED"),
             ("figure = \"p99\"\ncpus = [1, 2]\ndemand = \"<= 1e6\"", "met"),
         ] {
-            let said = words(rest);
-            assert!(said.len() == 1 && said[0].starts_with(word), "{rest}: {said:?}");
+            let outcomes = words(rest);
+            assert!(outcomes.len() == 1 && outcomes[0].starts_with(word), "{rest}: {outcomes:?}");
         }
         assert!(words("figure = \"p99\"\ncpus = [8]\ndemand = \"<= 1\"").is_empty());
     }

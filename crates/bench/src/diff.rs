@@ -260,8 +260,8 @@ fn differences(old: &Results, new: &Results) -> Vec<String> {
     }
     for now in &new.schedulers {
         if let Some(before) = old.schedulers.iter().find(|before| before.name == now.name) {
-            let said = |it: &results::Scheduler| format!("{} {}", it.version, it.command);
-            pairs.push((now.name.clone(), said(before), said(now)));
+            let described = |it: &results::Scheduler| format!("{} {}", it.version, it.command);
+            pairs.push((now.name.clone(), described(before), described(now)));
         }
     }
     pairs.retain(|(_, was, is)| was != is);

@@ -73,8 +73,9 @@ fn stacked(group: &Group, schedulers: &[String]) -> String {
         rows.push(vec![row.label(), String::new(), String::new(), String::new(), String::new()]);
         for (name, cell) in schedulers.iter().zip(&row.cells) {
             let name = vec![format!("  {name}")];
-            let said = if cell.verdict.is_some() { compared(cell) } else { Default::default() };
-            rows.push([name, shown(cell).to_vec(), said.to_vec()].concat());
+            let comparison =
+                if cell.verdict.is_some() { compared(cell) } else { Default::default() };
+            rows.push([name, shown(cell).to_vec(), comparison.to_vec()].concat());
         }
     }
     table::text(&group.title(), &["", "median", "+-", "x", ""], &rows)

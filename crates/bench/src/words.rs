@@ -50,7 +50,8 @@ pub fn facts(results: &Results) -> Vec<(String, String)> {
 /// One sentence for each scheduler: its verdicts against the first one.
 pub fn summaries(digest: &Digest) -> Vec<String> {
     let sentence = |at: usize| {
-        let count = |wanted: Verdict| digest.verdicts(at).filter(|said| *said == wanted).count();
+        let count =
+            |wanted: Verdict| digest.verdicts(at).filter(|verdict| *verdict == wanted).count();
         let (better, worse) = (count(Verdict::Better), count(Verdict::Worse));
         let all = digest.verdicts(at).count();
         let mut text = format!(

@@ -42,7 +42,7 @@ static struct fp_cpu record_of(const struct host_cpu *cpu)
 		.window = cpu->window,
 		.kicks = cpu->kicks,
 		.occupant = cpu->occupant,
-		.light = cpu->low_weight,
+		.low_weight = cpu->low_weight,
 	};
 }
 

@@ -39,8 +39,8 @@ pub struct Sample {
 /// length.
 pub fn idle_per_mille(idle: Span, elapsed: Span, cpus: u32) -> Option<u32> {
     let all = elapsed.scale(cpus as u64, 1).as_nanos();
-    let share = idle.scale(1_000, all).as_nanos();
-    (all > 0).then_some(share.min(1_000) as u32)
+    let share = (idle.as_nanos() as u128 * 1_000).checked_div(all as u128)?;
+    Some(share.min(1_000) as u32)
 }
 
 /// An adaptive loop, and what a person has set.

@@ -59,8 +59,8 @@ impl BoundedText {
 
     /// The text of such words, which may be any.
     pub fn from_words(words: &[u64; Self::WORDS]) -> BoundedText {
-        let mut text = BoundedText::default();
-        text.len = (words[0] as usize).min(TEXT_MAX);
+        let len = (words[0] as usize).min(TEXT_MAX);
+        let mut text = BoundedText { len, ..BoundedText::default() };
         for (word, bytes) in words[1..].iter().zip(text.bytes.chunks_mut(8)) {
             let of_word = word.to_le_bytes();
             bytes.copy_from_slice(&of_word[..bytes.len()]);

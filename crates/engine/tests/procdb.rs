@@ -561,7 +561,7 @@ proptest! {
     }
 
     #[test]
-    fn any_cut_extension_or_flipped_bit_is_refused(profiles in any_profiles(), at in any::<usize>()) {
+    fn a_cut_extension_or_flipped_bit_is_refused(profiles in any_profiles(), at in any::<usize>()) {
         let bytes = codec::encode(&profiles);
         prop_assert!(codec::decode(&bytes[..at % bytes.len()], day(0)).is_err());
         let mut flipped = bytes.clone();

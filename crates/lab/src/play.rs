@@ -5,9 +5,9 @@
 use crate::cli::{What, catalog};
 use crate::shipped;
 use anyhow::{Context, Result, anyhow, bail};
-use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::knobs::{KeySet, Values};
 use pandemonium_engine::time::Span;
+use pandemonium_engine::{KernelRules, PolicyInfo};
 use pandemonium_sim::checkers::Demands;
 use pandemonium_sim::machine::{Costs, Setup};
 use pandemonium_sim::observer::Observer;
@@ -37,7 +37,8 @@ impl Case {
             set_cost(&mut setup.costs, cost)?;
         }
         let (values, pinned) = values(policy, &what.set)?;
-        setup.kernel_slice = values.time("slice_min_us").unwrap_or(setup.kernel_slice);
+        let usual = KernelRules::default().idle_slice;
+        setup.kernel_slice = values.time("slice_min_us").unwrap_or(usual);
         let demands = Demands::stated(&setup, &policy, &values);
         Ok(Case { trial: Trial { workload, setup, policy, values, pinned, storm: None, demands } })
     }

@@ -143,7 +143,7 @@ impl<Q: Policy> Course<Q> {
             course.policy.arrive(course.ring.now, arrival, &course.ring.view);
         }
         course.run(u64::from(3 * tasks));
-        assert_eq!(course.policy.queued() + 1, tasks as usize, "one is in the ring");
+        assert_eq!(course.policy.waiting().nr_waiting() + 1, tasks as usize, "one is in the ring");
         course.ring.by_tier = [0; 3];
         course
     }

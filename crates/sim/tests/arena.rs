@@ -215,7 +215,10 @@ fn stress<Q: Policy>(policy: &mut Q, port: &mut RandomPort) {
         let gone = port.random_pid();
         policy.exit(Pid::new(gone).expect("pids are positive"));
     }
-    assert!(policy.waiting().nr_waiting() > WAITING / 2, "too few tasks were queued in the last rounds");
+    assert!(
+        policy.waiting().nr_waiting() > WAITING / 2,
+        "too few tasks were queued in the last rounds"
+    );
 }
 
 /// Fills and stresses a policy: checks that it fits into its share, and that rounds do not

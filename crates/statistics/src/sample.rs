@@ -200,7 +200,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_p_value_depends_on_neither_order_nor_side_nor_scale(a in some(), b in some(), by in 1u32..9) {
+        fn the_p_value_depends_on_neither_order_nor_side_nor_scale(
+            a in some(), b in some(), by in 1u32..9,
+        ) {
             let p = Sample::new(a.clone()).rank_test(&Sample::new(b.clone()));
             prop_assert!(p.attainable <= p.observed && p.observed <= 1.0 + 1e-12);
             let swapped = Sample::new(b.iter().rev().copied().collect());
@@ -218,7 +220,9 @@ mod tests {
         /// At a level of 0.05, at most one division in twenty is significant, whatever the values
         /// are. All divisions are counted, none is drawn at random.
         #[test]
-        fn the_false_positive_rate_stays_below_the_level(values in proptest::collection::vec(0u32..9, 8)) {
+        fn the_false_positive_rate_stays_below_the_level(
+            values in proptest::collection::vec(0u32..9, 8),
+        ) {
             let mut alarms = 0;
             let mut ways = 0;
             for mask in 0u32..256 {

@@ -187,9 +187,12 @@ mod tests {
                 let alike = Sample::new(mixed);
                 let mut pairs = vec![pair(&base, &slow)];
                 pairs.extend((1..count).map(|_| pair(&alike, &alike)));
-                let said = judge(&pairs)[0];
-                let few = count == 1 && said == Verdict::None(Why::Few);
-                assert!(said == verdict || few && iterations < n, "{count} {iterations} {said:?}");
+                let found = judge(&pairs)[0];
+                let few = count == 1 && found == Verdict::None(Why::Few);
+                assert!(
+                    found == verdict || few && iterations < n,
+                    "{count} {iterations} {found:?}"
+                );
             }
         }
     }
@@ -210,8 +213,8 @@ mod tests {
                     })
                     .collect();
                 let pairs: Vec<Pair> = sides.iter().map(|(a, b)| pair(a, b)).collect();
-                let said = judge(&pairs);
-                alarms += u32::from(said.iter().any(|one| !matches!(one, Verdict::None(_))));
+                let verdicts = judge(&pairs);
+                alarms += u32::from(verdicts.iter().any(|one| !matches!(one, Verdict::None(_))));
             }
             let allowed = 1.5 * LEVEL * f64::from(files);
             assert!(f64::from(alarms) <= allowed, "{alarms} of {files} with {iterations}");
@@ -257,12 +260,12 @@ mod tests {
             };
             let (plain, turned) = (samples(false), samples(true));
             let pairs = |[a, b]: &'_ [Sample; 2]| (a.clone(), b.clone());
-            let said = judge_all(plain.iter().map(pairs));
+            let verdicts = judge_all(plain.iter().map(pairs));
             let mut again = judge_all(turned.iter().rev().map(pairs));
             again.reverse();
-            prop_assert_eq!(&said, &again);
+            prop_assert_eq!(&verdicts, &again);
             let swapped = judge_all(plain.iter().map(pairs).map(|(a, b)| (b, a)));
-            for (one, other) in said.iter().zip(swapped) {
+            for (one, other) in verdicts.iter().zip(swapped) {
                 let opposite = match one {
                     Verdict::Better => Verdict::Worse,
                     Verdict::Worse => Verdict::Better,

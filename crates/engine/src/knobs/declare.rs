@@ -101,20 +101,15 @@ macro_rules! knobs {
                 },
             },)*];
 
-            /// These knobs, from the values of their table.
+            /// These knobs, by name; a knob that the values do not have is at its default.
             pub fn of(values: &$crate::knobs::Values) -> Self {
-                Self::from_words(values.words())
-            }
-
-            /// These knobs, from their words on.
-            pub fn from_words(words: &[u64]) -> Self {
-                let mut next = words.iter().copied();
-                $(let $field = <$type as $crate::knobs::Setting>::from_word(
-                    next.next().unwrap_or_default(),
-                );)*
-                $Knobs { $($field,)* $($more: <$More>::from_words(
-                    words.get(Self::KNOBS.len()..).unwrap_or_default(),
-                ),)? }
+                $Knobs {
+                    $($field: match values.get($name) {
+                        Some(word) => <$type as $crate::knobs::Setting>::from_word(word),
+                        None => $default,
+                    },)*
+                    $($more: <$More>::of(values),)?
+                }
             }
 
             /// Their words, in the order of the table.

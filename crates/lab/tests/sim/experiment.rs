@@ -19,7 +19,9 @@ fn the_page_shows_the_code_that_runs() {
 #[test]
 fn the_policy_does_what_the_page_says() {
     let groups = || vec![Group::hogs("burner", 8), probe()];
-    let shortest = run(setup(4, 1), workload(groups(), ms(3_000)), DEMANDS, || Shortest::new(&pandemonium_engine::Setup::of_cpus(4)));
+    let shortest = run(setup(4, 1), workload(groups(), ms(3_000)), DEMANDS, || {
+        Shortest::new(&pandemonium_engine::Setup::of_cpus(4))
+    });
     let fifo = run(setup(4, 1), workload(groups(), ms(3_000)), DEMANDS, Fifo::new);
     assert_eq!(shortest.verdict, Ok(()));
     let p50 = |ran: &Ran| ran.outcome.groups[1].wake.quantile(500);

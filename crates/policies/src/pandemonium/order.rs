@@ -224,13 +224,13 @@ mod tests {
         let by_key = Some((Choice::First(Tier::Batch), Reason::Order));
         assert_eq!(decide(alone(6), RESCUED, |_| ()), by_key);
         assert_eq!(decide(Situation::default(), FRESH, |_| ()), None);
-        let light = |age| Situation {
+        let low_weight = |age| Situation {
             batch: true,
             light_age: Some(Span::from_millis(age)),
             ..Situation::default()
         };
-        assert_eq!(plain(light(999)), (Choice::First(Tier::Batch), Reason::Order));
-        assert_eq!(plain(light(1_001)), (Choice::OldestLight, Reason::StarvationRescue));
+        assert_eq!(plain(low_weight(999)), (Choice::First(Tier::Batch), Reason::Order));
+        assert_eq!(plain(low_weight(1_001)), (Choice::OldestLight, Reason::StarvationRescue));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! The knobs by name: defaults, values, files and refusals.
 
 use crate::{MS, US};
-use pandemonium_engine::knobs::{FileError, KeySet, KnobError};
+use pandemonium_engine::knobs::{FileError, KnobError, Table};
 use pandemonium_engine::time::Span;
-use pandemonium_policies::knobs::{Affinity, BATCH_SLICE_PREEMPTIBLE, Knobs, Rules};
+use pandemonium_policies::knobs::{Affinity, BATCH_SLICE_PREEMPTIBLE, Knobs, Rules, TABLE};
 
 #[test]
 fn the_defaults_are_the_readme_s_but_for_the_batch_slice() {
@@ -28,7 +28,7 @@ fn the_defaults_are_the_readme_s_but_for_the_batch_slice() {
 /// Two experimental mechanisms are off by default.
 #[test]
 fn every_mechanism_has_a_switch() {
-    let on = "classifier compositors kworker_floor frame_floor cpu_bound_demotion lag awake_cap \
+    let on = "classifier compositors kworker_floor frame_floor cpu_bound_demotion sleeper_credit awake_cap \
               vtime_ceiling overflow_rescue deficit starvation_rescue codel_rescue \
               batch_starvation longrun burst_cusum burst_wakeups affinity numa depth_gate \
               sync_wakeups preempt adaptive procdb";
@@ -36,29 +36,28 @@ fn every_mechanism_has_a_switch() {
     let rules = on.split(' ').map(|name| (name, 1)).chain(off.split(' ').map(|name| (name, 0)));
     let mut known = 0;
     for (name, default) in rules.filter(|(name, _)| !name.is_empty()) {
-        let key = Key::named(&format!("rule.{name}")).expect(name);
-        assert_eq!(key.get(&Knobs::default()), default, "{name}");
+        let key = TABLE.named(&format!("rule.{name}")).expect(name);
+        assert_eq!(Knobs::default().values().get(key.name), Some(default), "{name}");
         let mut knobs = Knobs::default();
         let assignment = format!("{}={}", key.name, if default == 1 { "off" } else { "on" });
         knobs.set(&assignment).unwrap();
-        assert_eq!(key.get(&knobs), 1 - default, "{name}");
+        assert_eq!(knobs.values().get(key.name), Some(1 - default), "{name}");
         assert_ne!(knobs.rules, Rules::default(), "{name}");
         known += 1;
     }
-    assert_eq!(known, keys().filter(|key| key.name.starts_with("rule.")).count());
+    assert_eq!(known, TABLE.iter().filter(|key| key.name.starts_with("rule.")).count());
 }
 
 #[test]
 fn every_key_is_named_once_and_explained_in_one_sentence() {
-    assert_eq!(keys().count(), KEYS);
-    for (at, key) in keys().enumerate() {
-        assert_eq!(keys().position(|other| other.name == key.name), Some(at), "{}", key.name);
-        assert!(key.doc.ends_with('.') && !key.doc.contains(['#', '\n']), "{}", key.name);
-        assert_eq!(key.doc, key.doc.trim(), "{}", key.name);
+    assert_eq!(TABLE.iter().count(), TABLE.len());
+    for (at, key) in TABLE.iter().enumerate() {
+        assert_eq!(TABLE.iter().position(|other| other.name == key.name), Some(at), "{}", key.name);
+        assert!(key.about().ends_with('.') && !key.about().contains(['#', '\n']), "{}", key.name);
+        assert_eq!(key.about(), key.about().trim(), "{}", key.name);
         assert!(!key.range().to_string().is_empty());
-        assert_eq!(Knobs::none().with(key.name).bits(), 1 << at);
+        assert_eq!(Knobs::none().with(key.name).len(), 1);
     }
-    assert_eq!(KeySet::from_bits(u64::MAX).iter().count(), KEYS);
 }
 
 #[test]
@@ -111,9 +110,9 @@ fn a_refusal_names_the_range() {
     let huge = "99999999999999999999";
     assert_eq!(refused(&format!("slice_us={huge}")), format!("{range} \"{huge}\""));
     assert_eq!(refused("slice_us=18446744073709551"), format!("{range} \"18446744073709551\""));
-    assert_eq!(refused("lag_scale=0"), "lag_scale takes 1 to 64, not \"0\"");
+    assert_eq!(refused("lag_scale=0"), "sleeper_credit_scale takes 1 to 64, not \"0\"");
     assert_eq!(refused("affinity=3"), "affinity takes off, weak or strong, not \"3\"");
-    assert_eq!(refused("rule.lag=maybe"), "rule.lag takes on or off, not \"maybe\"");
+    assert_eq!(refused("rule.lag=maybe"), "rule.sleeper_credit takes on or off, not \"maybe\"");
     assert_eq!(refused("slice_us 5"), "\"slice_us 5\" is not of the form KEY=VALUE");
     assert_eq!(refused("slice=5"), "there is no knob \"slice\"");
     assert_eq!(refused("\u{1b}[2J=5"), "there is no knob \"\\u{1b}[2J\"");
@@ -166,25 +165,39 @@ fn an_error_in_a_file_names_the_line() {
 
 #[test]
 fn a_printed_file_explains_itself() {
-    let printed = Knobs::default().to_string();
+    let printed = Table::file_of(&TABLE.defaults()).to_string();
     assert!(printed.starts_with(
         "# Longest slice of Interactive and LatCritical tasks. Takes 100 to 100000 microseconds.\n\
          slice_us=1000\n"
     ));
     assert!(printed.contains("\naffinity=weak\n"));
     assert!(printed.contains("Takes on or off.\nrule.deficit=on\n"));
-    assert_eq!(printed.lines().count(), 2 * KEYS);
+    assert_eq!(printed.lines().count(), 2 * TABLE.len());
 }
 
 #[test]
 fn raw_values_out_of_range_are_refused() {
-    let good = Knobs::default().to_raw();
-    assert_eq!(Knobs::from_raw(&good), Some(Knobs::default()));
-    for at in 0..KEYS {
+    let good = Knobs::default().values().raw();
+    assert_eq!(TABLE.values_of(&good), Some(TABLE.defaults()));
+    for at in 0..TABLE.len() {
         let mut raw = good;
-        raw[at] = u64::MAX;
-        assert_eq!(Knobs::from_raw(&raw), None);
+        raw.words[at] = u64::MAX;
+        assert_eq!(TABLE.values_of(&raw), None);
     }
+    let mut short = good;
+    short.len -= 1;
+    assert_eq!(TABLE.values_of(&short), None, "another policy's");
     let contradiction = Knobs { slice_min: MS(5), ..Knobs::default() };
-    assert_eq!(Knobs::from_raw(&contradiction.to_raw()), None);
+    assert_eq!(TABLE.values_of(&contradiction.values().raw()), None);
+}
+
+#[test]
+fn older_names_are_accepted_and_reported() {
+    let amended = TABLE.defaults().amended("lag_scale=9\nrule.famine=off").unwrap();
+    let knobs = Knobs::of(&amended.values);
+    assert_eq!((knobs.sleeper_credit_scale, knobs.rules.batch_starvation), (9, false));
+    let renamed = [("lag_scale", "sleeper_credit_scale"), ("rule.famine", "rule.batch_starvation")];
+    assert_eq!(amended.renamed, renamed);
+    let twice = TABLE.defaults().amended("lag_scale=9\nsleeper_credit_scale=8").unwrap_err();
+    assert_eq!(twice.to_string(), "line 2: sleeper_credit_scale is given twice");
 }

@@ -4,13 +4,13 @@
 
 use crate::CPUS;
 use pandemonium_engine::histogram::{Latencies, Sleeps};
-use pandemonium_engine::knobs::KeySet;
+use pandemonium_engine::knobs::Table;
 use pandemonium_engine::task::Cause;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_policies::control::detect::{BURST_QUIET, Detectors};
 use pandemonium_policies::control::tune::STABLE;
 use pandemonium_policies::control::{Controller, INTERVAL, Sample};
-use pandemonium_policies::knobs::{Knobs, Rules};
+use pandemonium_policies::knobs::{Knobs, Rules, TABLE};
 use proptest::prelude::*;
 
 /// A number that is likely to reveal an error: zero, small, any, or the largest.
@@ -43,9 +43,9 @@ fn samples() -> impl Strategy<Value = Sample> {
 
 /// Any knobs that pass their own check.
 fn knobs() -> impl Strategy<Value = Knobs> {
-    prop::collection::vec(any::<u64>(), KEYS).prop_map(|draws| {
-        let mut knobs = Knobs::default();
-        for (key, draw) in keys().zip(draws) {
+    prop::collection::vec(any::<u64>(), TABLE.len()).prop_map(|draws| {
+        let mut values = TABLE.defaults();
+        for (key, draw) in TABLE.iter().zip(draws) {
             let (low, high) = key.limits();
             // Some values are at the ends of their range.
             let raw = match draw % 8 {
@@ -53,8 +53,9 @@ fn knobs() -> impl Strategy<Value = Knobs> {
                 1 => high,
                 _ => low + (draw >> 3) % (high - low + 1),
             };
-            assert!(key.set(&mut knobs, raw), "{}", key.name);
+            assert!(values.put(key.name, raw), "{}", key.name);
         }
+        let mut knobs = Knobs::of(&values);
         knobs.slice_min =
             knobs.slice_min.min(knobs.slice).min(knobs.batch_slice).min(knobs.burst_slice);
         knobs.lat_cri_low = knobs.lat_cri_low.min(knobs.lat_cri_high);
@@ -78,7 +79,8 @@ proptest! {
         pinned in any::<u64>(),
         seconds in prop::collection::vec((any::<u64>(), samples(), 1..5usize), 1..20),
     ) {
-        let pinned = KeySet::from_bits(pinned);
+        let chosen = TABLE.iter().enumerate().filter(|(at, _)| pinned >> at & 1 == 1);
+        let pinned = chosen.fold(Knobs::none(), |pinned, (_, key)| pinned.with(key.name));
         let mut control = Controller::new(cpus, start, pinned);
         let mut now = Stamp::default();
         // Each sample is repeated, so that it changes the knobs. Sometimes the clock jumps.
@@ -93,17 +95,18 @@ proptest! {
             prop_assert!(regime.index().abs_diff(control.regime().index()) <= 1);
             prop_assert!(control.stability() <= STABLE);
             for key in pinned.iter() {
-                prop_assert_eq!(key.get(control.knobs()), key.get(&start), "{}", key.name);
+                let value = |knobs: &Knobs| knobs.values().get(key.name);
+                prop_assert_eq!(value(control.knobs()), value(&start), "{}", key.name);
             }
         }
     }
 
     #[test]
     fn printed_knobs_parse_to_the_same_knobs(knobs in knobs()) {
-        let (read, named) = Knobs::parse_file(&knobs.to_string()).unwrap();
+        let (read, named) = Knobs::parse_file(&Table::file_of(&knobs.values()).to_string()).unwrap();
         prop_assert_eq!(read, knobs);
-        prop_assert_eq!(named.iter().count(), KEYS);
-        prop_assert_eq!(Knobs::from_raw(&knobs.to_raw()), Some(knobs));
+        prop_assert_eq!(named.len(), TABLE.len());
+        prop_assert_eq!(TABLE.values_of(&knobs.values().raw()), Some(knobs.values()));
     }
 
     #[test]

@@ -13,7 +13,7 @@ fn the_loop_does_not_change_knobs_set_by_the_user() {
     let mut machine = Machine::new(CPUS);
     let pins = "slice_us=1700\nbatch_slice_us=30000\naffinity=off\nsojourn_thresh_us=9000\n\
                 lag_scale=9\npreempt_thresh_us=123\ncpu_bound_thresh_us=7000";
-    let set = machine.control.pin(pins).unwrap();
+    let set = Knobs::of(&machine.control.pin(pins).unwrap().values);
     assert_eq!(set.slice, US(1_700));
     for sample in [bad(), idling(0), sleeping(90), sleeping(0), idling(900)] {
         for longrun in [true, false] {

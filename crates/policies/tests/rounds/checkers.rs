@@ -147,11 +147,11 @@ pub fn keeps_counts(log: &[Event]) -> Verdict {
         ensure(ended.has_room == (waiting < TASKS_MAX as usize), || "room".into())?;
         let oldest = tracker.waiting.values().map(|task| tracker.now.since(task.since)).max();
         ensure(ended.oldest_wait == oldest.unwrap_or_default(), || format!("{oldest:?}"))?;
-        let counters = &ended.counters;
-        let (took, sent) = (tracker.took, tracker.sent);
-        ensure(counters.wakeups + counters.requeues == took, || format!("{took} arrived"))?;
-        ensure(counters.by_tier.iter().sum::<u64>() == sent, || format!("{sent} were sent"))?;
-        ensure(counters.rescues <= sent, || "rescued more than it sent".into())
+        let done = &ended.done;
+        ensure(done.requeues <= done.received, || format!("{} arrived", done.received))?;
+        let by_tier: u32 = done.by_tier.iter().sum();
+        ensure(by_tier as usize == done.sent, || format!("{} were sent", done.sent))?;
+        ensure(done.rescues as usize <= done.sent, || "rescued more than it sent".into())
     })
     .map(drop)
 }
@@ -231,8 +231,8 @@ pub fn rescues_beyond(log: &[Event], limit: Span) -> Verdict {
         let crowd = tracker.knobs.batch_slice.scale(tracker.waiting.len() as u64, 1)
             + tracker.knobs.slice.scale(tracker.waiting.len() as u64, 1);
         let overdue = tracker.waiting.values().any(|task| {
-            let light = task.weight < Weight::default();
-            let limit = if light { limit + LIGHT_WAIT } else { limit };
+            let low_weight = task.weight < Weight::default();
+            let limit = if low_weight { limit + LIGHT_WAIT } else { limit };
             tracker.now.since(task.since) > limit + crowd
         });
         let for_age = dispatch.reason.is_rescue() || dispatch.reason == Reason::Deficit;

@@ -72,7 +72,7 @@ proptest! {
         worker_ran in 0..400u64,
     ) {
         let mut policy = Pandemonium::new(&Setup::of_cpus(cpus));
-        policy.apply(&knobs);
+        policy.tune(&knobs.values());
         let mut world = with_known_tasks(&mut policy);
         let worker = worker(3, Span::from_millis(worker_ran));
         let together = [hog(3, Span::from_millis(hog_ran)), worker, compositor(3)];
@@ -268,10 +268,9 @@ fn a_fork_loop_and_its_children_are_batch() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
     // These hogs never run. With Batch starvation on, the loop would be Batch because of that
     // alone.
-    policy.apply(&Knobs {
-        rules: Rules { batch_starvation: false, ..Rules::default() },
-        ..Knobs::default()
-    });
+    let knobs =
+        Knobs { rules: Rules { batch_starvation: false, ..Rules::default() }, ..Knobs::default() };
+    policy.tune(&knobs.values());
     let mut world = among_hogs(&mut policy);
     let name = Comm::from_text("loop");
     let of = |pid, ticket, cause, facts| Arrival {
@@ -302,7 +301,7 @@ fn a_fork_loop_and_its_children_are_batch() {
 fn only_batch_tasks_get_the_long_slice() {
     let knobs = Knobs { batch_slice: Span::from_millis(8), ..Knobs::default() };
     let mut policy = Pandemonium::new(&Setup::of_cpus(4));
-    policy.apply(&knobs);
+    policy.tune(&knobs.values());
     let mut world = with_known_tasks(&mut policy);
     let ran = Span::from_millis(8);
     let decided = world.decide(&[hog(3, ran), worker(3, ran), compositor(3)]);

@@ -9,8 +9,7 @@ use crate::world::{Event, World, sent};
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, Reason, Tier};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_engine::{Limits, MachineView, Policy};
-use pandemonium_engine::{Setup, TASKS_MAX};
-use pandemonium_policies::knobs::Knobs;
+use pandemonium_engine::{Setup, TASKS_MAX, Waiting};
 use pandemonium_policies::{Fifo, Pandemonium, Vruntime};
 
 /// Returns the same decision again and again, so that only the round's limits end a round.
@@ -47,9 +46,13 @@ impl Policy for Endless {
 
     fn exit(&mut self, _pid: Pid) {}
 
-    fn apply(&mut self, _knobs: &Knobs) {}
+    fn waiting(&self) -> &dyn Waiting {
+        self
+    }
+}
 
-    fn queued(&self) -> usize {
+impl Waiting for Endless {
+    fn nr_waiting(&self) -> usize {
         5
     }
 

@@ -6,7 +6,7 @@
 use crate::script::Step;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid};
 use pandemonium_engine::time::{Span, Stamp};
-use pandemonium_engine::{Counters, Full, Limits, MachineView, Policy, Port, Round, round};
+use pandemonium_engine::{Full, Limits, MachineView, Policy, Port, Round, round};
 use pandemonium_policies::knobs::Knobs;
 use std::collections::VecDeque;
 
@@ -31,7 +31,6 @@ pub struct Ended {
     pub ring: usize,
     pub has_room: bool,
     pub oldest_wait: Span,
-    pub counters: Counters,
 }
 
 /// A ring of messages to receive, a count of dispatches to accept, and the log.
@@ -112,9 +111,8 @@ impl<'a, Q: Policy> World<'a, Q> {
         self.port.log.push(Event::Ended(Ended {
             done,
             ring: self.port.ring.len(),
-            has_room: self.policy.has_room(),
-            oldest_wait: self.policy.oldest_wait(self.now),
-            counters: self.policy.counters(),
+            has_room: self.policy.waiting().has_room(),
+            oldest_wait: self.policy.waiting().oldest_wait(self.now),
         }));
         done
     }
@@ -140,7 +138,7 @@ impl<'a, Q: Policy> World<'a, Q> {
                 self.port.log.push(Event::Exited(pid));
             }
             Step::Apply(knobs) => {
-                self.policy.apply(&knobs);
+                self.policy.tune(&knobs.values());
                 self.port.log.push(Event::Applied(knobs));
             }
             Step::Round { after, limits, accepts } => {
@@ -174,7 +172,7 @@ impl<'a, Q: Policy> World<'a, Q> {
     fn drain(&mut self) {
         self.port.accepts = usize::MAX;
         let limits = Limits { arrivals: 16, dispatches: 16, extra: 0 };
-        let enough = self.policy.queued() + self.port.ring.len() + 1;
+        let enough = self.policy.waiting().nr_waiting() + self.port.ring.len() + 1;
         for _ in 0..enough {
             self.pass(Span::from_millis(1));
             if self.round(limits).pending == 0 && self.port.ring.is_empty() {
