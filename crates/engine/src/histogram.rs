@@ -65,7 +65,7 @@ impl<const B: usize> Histogram<B> {
         joined
     }
 
-    /// Wide enough for counts that somebody made up.
+    /// Wide enough for any counts.
     fn total(&self) -> u128 {
         self.counts.iter().map(|&count| count as u128).sum()
     }
@@ -107,7 +107,7 @@ impl Sleeps {
         self.count(&SLEEP_EDGES, sleep);
     }
 
-    /// Per cent of sleeps up to 10 ms, which are waits for I/O; `None` when nobody slept, which
+    /// Per cent of sleeps up to 10 ms, which are waits for I/O; `None` when no task slept, which
     /// says nothing about how they would.
     pub fn io_percent(&self) -> Option<u32> {
         let total = self.total();

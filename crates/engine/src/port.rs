@@ -30,7 +30,7 @@ pub trait Port {
     fn recv(&mut self) -> Option<Arrival>;
     /// Hands a decision over, or refuses it without effect.
     fn send(&mut self, dispatch: &Dispatch) -> Result<(), Full>;
-    /// Interrupts whoever runs on `cpu`. Nothing happens if the port cannot.
+    /// Kicks `cpu` with preemption. Does nothing if the port cannot.
     fn kick(&mut self, cpu: CpuId);
     /// The machine as it is now.
     fn view(&self) -> &MachineView;

@@ -20,7 +20,7 @@ pub const NAMES_MAX: usize = 64;
 pub struct Setup {
     /// How many CPUs limits are derived from.
     pub cpus: u32,
-    /// Programs whose names begin so belong to a tier, whatever they do.
+    /// Beginnings of program names, and the tier of those programs whatever they do.
     pub names: Vec<(Comm, Tier)>,
     /// How the machine is built.
     pub topology: Topology,

@@ -108,7 +108,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub record: Option<String>,
 
-    /// Write who had which CPU when, for ui.perfetto.dev
+    /// Write a trace of which task ran on which CPU, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     pub trace: Option<String>,
 

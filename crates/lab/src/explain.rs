@@ -42,7 +42,7 @@ pub fn run(args: &ExplainArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A decision for somebody else while a task waited.
+/// A decision for another task while a task waited.
 struct Other {
     pid: Pid,
     tier: Tier,
@@ -207,7 +207,7 @@ impl Story<'_> {
             dispatch.tier
         );
         if waiting.others.is_empty() {
-            text += " Nobody was decided for meanwhile: the scheduler process had no CPU.";
+            text += " No task was dispatched meanwhile: the scheduler process had no CPU.";
         } else {
             text += &format!(" {} others came first:", waiting.others.len());
             text += &self.tell_others(dispatch, &waiting.others);

@@ -15,6 +15,9 @@
 //! }
 //! ```
 
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
 pub mod any_bytes;
 mod cli;
 mod compare;

@@ -47,7 +47,7 @@ pub fn of(outcome: &Outcome, workload: &Workload) -> Vec<Metric> {
     metrics
 }
 
-/// Wake-up latency of the probes, or of everybody where there are none.
+/// Wakeup latency of the probes, or of all tasks where there are none.
 pub fn wakes(outcome: &Outcome, workload: &Workload) -> Durations {
     let mut wake = Durations::default();
     let groups = || outcome.groups.iter().zip(&workload.groups);

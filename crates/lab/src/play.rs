@@ -83,7 +83,7 @@ const COSTS: [Cost; 11] = [
     ("switch_ns", "from one task to another", |costs| &mut costs.switch),
     ("interrupt_ns", "until an interrupt reaches another CPU", |costs| &mut costs.interrupt),
     ("idle_exit_ns", "until an idle CPU is awake", |costs| &mut costs.idle_exit),
-    ("wake_ns", "what waking somebody costs the waker", |costs| &mut costs.wake),
+    ("wake_ns", "what a wakeup costs the waker", |costs| &mut costs.wake),
     ("round_ns", "a round of the scheduler process", |costs| &mut costs.round),
     ("arrival_ns", "taking in one message", |costs| &mut costs.arrival),
     ("decision_ns", "making one decision", |costs| &mut costs.decision),

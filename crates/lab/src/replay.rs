@@ -61,13 +61,13 @@ fn say(dispatch: Option<&Dispatch>, replayed: &Replayed) -> String {
 /// policies order, not how the machine would have gone on.
 fn waits(all: &Replayed) -> Table {
     let title = "from arrival to decision in us, the same arrivals";
-    let mut table = Table::new(title, &["task", "who", "decisions", "p50", "p99", "longest"]);
+    let mut table = Table::new(title, &["task", "run", "decisions", "p50", "p99", "longest"]);
     for (name, recorded) in &all.recorded.by_name {
         let replayed = all.replayed.by_name.get(name).cloned().unwrap_or_default();
-        for (who, lengths) in [("recorded", recorded), ("replayed", &replayed)] {
+        for (run, lengths) in [("recorded", recorded), ("replayed", &replayed)] {
             table.row(vec![
                 name.to_string().into(),
-                who.into(),
+                run.into(),
                 lengths.count().into(),
                 lengths.quantile(500).into(),
                 lengths.quantile(990).into(),

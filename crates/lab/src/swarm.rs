@@ -67,7 +67,7 @@ fn judge(trial: &Trial) -> Option<Judge> {
     played.tried.verdict.err().map(|violation| violation.judge)
 }
 
-/// Tries the seeds on all cores, until one fails or to the end. The lowest comes first, whoever
+/// Tries the seeds on all cores, until one fails or to the end. The lowest comes first, whichever
 /// finds it when.
 fn search(args: &SwarmArgs, policy: PolicyInfo, cuts: &Cuts) -> (Vec<(u64, Violation)>, u64) {
     let available = thread::available_parallelism().map_or(1, usize::from);

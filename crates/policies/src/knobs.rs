@@ -101,6 +101,8 @@ pandemonium_engine::knobs! {
         "rule.frame_floor": frame_floor: bool = true, Kind::Switch;
         /// A task that uses up its slices for longer than it usually runs is Batch until it sleeps.
         "rule.cpu_bound_demotion": cpu_bound_demotion: bool = true, Kind::Switch;
+        /// A task that does next to nothing but fork is Batch, and so are its new children.
+        "rule.fork_loops": fork_loops: bool = true, Kind::Switch;
         /// Sleep earns credit in virtual time, within a limit.
         "rule.sleeper_credit" | "rule.lag": sleeper_credit: bool = true, Kind::Switch;
         /// CPU time since the last wake-up counts against a task only up to a limit.

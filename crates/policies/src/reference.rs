@@ -53,7 +53,7 @@ pub trait Ordering {
 
 /// First come, first served.
 pub type Fifo = Reference<ByArrival>;
-/// Weighted fair order: who has had the least CPU time for its weight goes first.
+/// Weighted fair order: the task with the least CPU time for its weight goes first.
 pub type Vruntime = Reference<ByVruntime>;
 
 /// One queue in one order, every task with the same slice.
@@ -197,7 +197,7 @@ impl Ordering for ByArrival {
 
 /// CPU time divided by weight.
 pub struct ByVruntime {
-    /// The virtual time of whoever was dispatched last, never going back.
+    /// The virtual time of the task dispatched last, never going back.
     clock: Vtime,
     /// The clock before the last dispatch, for the case that it is refused.
     clock_before: Vtime,

@@ -174,7 +174,7 @@ impl Checkers {
     fn known(&mut self, task: TaskId) -> &mut Known {
         let slot = task.slot as usize;
         if slot >= self.tasks.len() {
-            self.tasks.resize(slot + 1, Known::NOBODY);
+            self.tasks.resize(slot + 1, Known::UNKNOWN);
         }
         &mut self.tasks[slot]
     }
@@ -369,7 +369,7 @@ impl Checkers {
 }
 
 impl Known {
-    const NOBODY: Known = Known {
+    const UNKNOWN: Known = Known {
         task: None,
         mask: Mask::Bits(0),
         weight: 0,
@@ -385,7 +385,7 @@ impl Observer for Checkers {
         match *event {
             Event::Born { task, weight, mask, .. } => {
                 *self.known(task) =
-                    Known { task: Some(task), mask, weight, born: now, ..Known::NOBODY };
+                    Known { task: Some(task), mask, weight, born: now, ..Known::UNKNOWN };
             }
             Event::Moved { task, mask } => self.known(task).mask = mask,
             Event::Woke { task } => self.begins_to_wait(now, task),

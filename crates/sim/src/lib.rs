@@ -46,6 +46,9 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
+#![deny(clippy::float_arithmetic)]
+// An event is `Copy`: observing a run allocates nothing.
+#![allow(clippy::large_enum_variant)]
 #![warn(missing_docs)]
 
 extern crate alloc;

@@ -25,7 +25,7 @@ fn tables(arguments: &[&str]) -> serde_json::Value {
     serde_json::from_str(&json).expect("tables are JSON")
 }
 
-/// A changed number is a change of behaviour: whoever made it looks at the difference and commits
+/// A changed number is a change of behaviour: its author looks at the difference and commits
 /// it. `BLESS=1 cargo test --release --test sim scores` writes the new table.
 #[test]
 fn the_scores_under_review_are_those_that_are_measured() {
@@ -289,7 +289,7 @@ fn a_trace_keeps_to_the_trace_event_format() {
                 assert!(event["args"]["name"].is_string(), "{event}");
                 named.insert((name.to_owned(), event["tid"].as_u64()));
             }
-            other => panic!("the format knows {other}, and nobody here writes it"),
+            other => panic!("the format knows {other}, and nothing here writes it"),
         }
     }
     for event in events.iter().filter(|event| event["ph"] == "X") {
@@ -299,7 +299,7 @@ fn a_trace_keeps_to_the_trace_event_format() {
 }
 
 /// docs/simulator.md, "Beside the VM": what the lab measured on two virtual CPUs. P99 in us of
-/// `pandemonium`, `vruntime` and `fifo`, and the hogs' work in units a second. Who changes a policy
+/// `pandemonium`, `vruntime` and `fifo`, and the hogs' work in units a second. A change of a policy
 /// so that an order turns round measures in the lab whether it does so there too.
 const MEASURED: [(&str, [f64; 3], [f64; 3]); 6] = [
     ("vm-wake", [95.0, 3_637.0, 11_962.0], [3_242.0, 3_249.0, 3_288.0]),

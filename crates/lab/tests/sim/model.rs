@@ -75,7 +75,7 @@ fn who_found_idle_cpus_is_known_when_the_machine_becomes_busy() {
     }
 }
 
-/// The ring holds 4096 messages; who comes beyond that goes to the shared queue unasked.
+/// The ring holds 4096 messages; the next task goes to the shared queue.
 #[test]
 fn a_full_ring_is_counted_and_nobody_is_lost() {
     let job = Group::new("cc1", 6000, vec![Step::Work(Draw::fixed(us(20))), Step::Exit]);

@@ -27,9 +27,9 @@ enum Bug {
     Boasts,
     /// Stops deciding, and says that tasks wait.
     Sulks,
-    /// Sends everybody to one CPU.
+    /// Sends every task to one CPU.
     Crowds,
-    /// Says that it has no room, with hardly anybody there.
+    /// Says that it has no room, with hardly a task there.
     Cramped,
 }
 

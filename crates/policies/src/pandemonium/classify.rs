@@ -138,9 +138,7 @@ fn behaves(before: Tier, seen: &Behaviour, knobs: &Knobs) -> Tier {
     let reaches =
         |limit: u32, holds: bool| score >= if holds { limit - limit.div_ceil(4) } else { limit };
     match () {
-        () if knobs.rules.cpu_bound_demotion && seen.is_fork_loop(before == Tier::Batch) => {
-            Tier::Batch
-        }
+        () if knobs.rules.fork_loops && seen.is_fork_loop(before == Tier::Batch) => Tier::Batch,
         () if reaches(knobs.lat_cri_high, before == Tier::LatCritical) => Tier::LatCritical,
         () if reaches(knobs.lat_cri_low, before >= Tier::Interactive) => Tier::Interactive,
         () if knobs.rules.frame_floor && may_draw(before, seen, knobs) => Tier::Interactive,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The PANDEMONIUM policy: what a task does decides its tier, its tier and what it has had decide
-//! its place, and age sees to it that nobody is forgotten.
+//! The PANDEMONIUM policy. Behaviour decides the tier of a task; tier and CPU time used decide its
+//! place; age bounds every wait.
 //!
 //! ```text
 //! arrival -> behaviour -> classify -> fair (virtual time) -> queue of its tier
@@ -51,8 +51,8 @@ use pandemonium_engine::{
 };
 use pandemonium_engine::{Setup, TASKS_MAX};
 
-/// Tasks whose ages are compared: those above Batch, Batch, and Batch of less than ordinary
-/// weight, whose turn is meant to come later.
+/// Classes of waiting tasks whose ages are compared: above Batch, Batch, and Batch below the default
+/// weight, which is meant to wait longer.
 const URGENT: Class = Class::new(0);
 const BATCH: Class = Class::new(1);
 const LIGHT: Class = Class::new(2);
@@ -60,14 +60,14 @@ const LIGHT: Class = Class::new(2);
 /// A slice counts as used up from three quarters of it on (PANDEMONIUM 5.9).
 const USED_UP: (u64, u64) = (3, 4);
 
-/// The policy. See the module.
+/// The policy.
 pub struct Pandemonium {
     table: TaskTable<Task>,
     /// One queue a tier, in the order of [`Tier::ALL`].
     queues: [Runqueue; 3],
-    /// Weight of all who wait in each queue.
+    /// Weight of all tasks in each queue.
     waiting_weight: [u64; 3],
-    /// Weight of Batch tasks that were sent lately, on average.
+    /// Average weight of the Batch tasks dispatched lately.
     batch_weight: u64,
     classifier: Classifier,
     detectors: Detectors,
@@ -77,14 +77,14 @@ pub struct Pandemonium {
     minute: Minute,
     limits: Scaling,
     knobs: Knobs,
-    /// Tasks of whose name something was known when they appeared.
+    /// New tasks whose name the process database knew.
     predictions: u64,
     clock: Clock,
     turns: Turns,
     before: Before,
 }
 
-/// What the last decision changed, as it was, for the case that it is refused.
+/// The state before the last decision, restored if the port refuses it.
 #[derive(Clone, Copy, Default)]
 struct Before {
     turns: Turns,
@@ -117,17 +117,17 @@ impl Pandemonium {
         }
     }
 
-    /// A task of which nothing is known. It starts at the clock: neither credit nor debt.
+    /// An unknown task. It starts at the clock, with neither credit nor debt.
     fn newcomer(&self) -> Task {
         Task::at(self.clock.now())
     }
 
-    /// A task that was just forked bears its parent's name, which says nothing about what it is
-    /// going to be. Only a tier that goes with the name counts at once.
+    /// Starts a forked task. It has its parent's name, which predicts nothing about it, so only a
+    /// tier that the user gave to the name counts.
     fn begin_forked(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) {
         let is_fork_loop = self.note_parent(arrival);
         let task = self.table.data_mut(slot);
-        if is_fork_loop {
+        if is_fork_loop && self.knobs.rules.fork_loops {
             task.classification.behaves = Tier::Batch;
         }
         task.comm = arrival.comm;
@@ -136,7 +136,8 @@ impl Pandemonium {
         task.behaviour.begin(now, arrival);
     }
 
-    /// Whoever woke up a task that has never run is its parent. Whether that one does nothing else.
+    /// Notes the fork with the parent, which is the waker of a task that has never run. Returns
+    /// whether the parent is a fork loop.
     fn note_parent(&mut self, arrival: &Arrival) -> bool {
         let parent = arrival.facts.and_then(|facts| self.table.find(facts.waker?));
         parent.is_some_and(|parent| {
@@ -146,14 +147,13 @@ impl Pandemonium {
         })
     }
 
-    /// Whether the task has used less than a slice in its life. Without facts nobody knows.
+    /// Whether the task has used less than one slice in its life; false without facts.
     fn is_young(&self, arrival: &Arrival) -> bool {
         arrival.facts.is_some_and(|facts| facts.cpu_time < self.knobs.slice)
     }
 
-    /// Whether the task has a name that it did not have before, be it that what it inherited begins
-    /// to tell: when it has slept or has used a slice. A pool's new worker is no hog because the
-    /// old ones are.
+    /// Whether to apply the task's name: it is new, or inherited and the task has now slept or used a
+    /// slice. Earlier, a pool's new worker would count as a hog because the old ones are.
     fn gets_name(&self, slot: Slot, arrival: &Arrival) -> bool {
         let task = self.table.data(slot);
         let too_soon = || arrival.cause == Cause::Requeue && self.is_young(arrival);
@@ -161,8 +161,8 @@ impl Pandemonium {
             || task.name_prediction == NamePrediction::Inherited && !too_soon()
     }
 
-    /// The name is new: see [`Task::begin_as`]. Who sleeps before it has used a slice is no hog
-    /// yet, whatever those are from whom it has the name.
+    /// Applies a new name ([`Task::begin_as`]). Ignores an inherited Batch prediction if the task
+    /// sleeps within its first slice.
     fn rename(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) -> bool {
         let comm = arrival.comm;
         let inherits = self.table.data(slot).comm == comm;
@@ -174,8 +174,8 @@ impl Pandemonium {
         self.table.data_mut(slot).begin_as(now, arrival, named, known)
     }
 
-    /// Takes in what the message says about the task: what it used, what that makes of it. The
-    /// one before came so long ago as `since` says.
+    /// Updates the task from its message: CPU time used, behaviour, classification. `since` is the
+    /// time since its last message.
     fn learn(&mut self, slot: Slot, now: Stamp, arrival: &Arrival, since: Span, running: u32) {
         let ran = self.account(slot, arrival, running);
         let again;
@@ -183,7 +183,7 @@ impl Pandemonium {
         if has_just_forked(arrival) {
             self.begin_forked(slot, now, arrival);
         } else if self.gets_name(slot, arrival) && self.rename(slot, now, arrival) {
-            // To us it is new, but it has woken up before.
+            // New to the table, but not to the kernel: it has woken up before.
             again = Arrival { cause: Cause::Wakeup, ..*arrival };
             arrival = &again;
         }
@@ -201,14 +201,15 @@ impl Pandemonium {
         task.weight = arrival.weight;
         task.effective_weight = effective_weight(arrival.weight, task.classification.tier) as u16;
         let turned = task.classification.cpu_bound && !before.cpu_bound;
-        // Who has matured tells once a minute; who turns out a hog before may not live to mature.
+        // A mature task teaches once a minute. A task that turns into a hog earlier teaches at once,
+        // since it may exit before it matures.
         let mature = task.behaviour.is_mature();
         if arrival.cause == Cause::Wakeup && mature || turned && !mature {
             self.tell_programs(slot);
         }
     }
 
-    /// The process database learns what this task turned out to be; once a minute is enough.
+    /// Teaches the process database what this task turned out to be, at most once a minute.
     fn tell_programs(&mut self, slot: Slot) {
         let task = self.table.data_mut(slot);
         if !self.knobs.rules.procdb || task.learned == Some(self.minute) {
@@ -227,18 +228,18 @@ impl Pandemonium {
         self.programs.learn(self.minute, &observed);
     }
 
-    /// Charges the task for what it has used since its last message, and moves the clock.
+    /// Charges the task for the CPU time since its last message, and advances the clock.
     fn account(&mut self, slot: Slot, arrival: &Arrival, running: u32) -> Span {
         let task = self.table.data_mut(slot);
         let first = task.effective_weight == 0;
         let ran = task.used(arrival);
         if first {
-            // What it did before we knew it is not ours to charge.
+            // CPU time from before the first message is not charged.
             return arrival.run_interval;
         }
         let weight = u64::from(task.effective_weight);
         task.vruntime = task.vruntime.after(charge(ran, weight));
-        // Of those who run only the number is known; taken for tasks like this one.
+        // Only the number of running tasks is known: each counts with this task's weight.
         let waiting: u64 = self.waiting_weight.iter().sum();
         let contenders = waiting + u64::from(running.max(1)) * weight;
         let neediest = self.queues[Tier::Batch.index()].peek().map(|(_, key)| key);
@@ -246,7 +247,7 @@ impl Pandemonium {
         ran
     }
 
-    /// Puts the task into the queue of its tier. Returns among whom its age counts.
+    /// Puts the task into the queue of its tier. Returns the class in which its age counts.
     fn enqueue(&mut self, now: Stamp, slot: Slot) -> Class {
         let task = self.table.data_mut(slot);
         let tier = task.classification.tier;
@@ -275,16 +276,16 @@ impl Pandemonium {
         !self.queues[Tier::Batch.index()].is_empty()
     }
 
-    /// Takes the task out of the queue it waits in. Returns its place there.
+    /// Takes the task out of its queue. Returns its key there.
     fn dequeue(&mut self, slot: Slot) -> Vtime {
         let task = self.table.data(slot);
         let queue = task.classification.tier.index();
         self.waiting_weight[queue] -= u64::from(task.effective_weight);
-        self.queues[queue].remove(slot).expect("who waits is in the queue of its tier")
+        self.queues[queue].remove(slot).expect("a waiting task is in the queue of its tier")
     }
 
-    /// After how long it is the turn of a Batch task: when as many slices have passed on all CPUs
-    /// as its weight is contained in that of all Batch tasks, at most [`LIGHT_WAIT`].
+    /// How long a Batch task waits for its fair turn: the Batch slice, scaled by the weight of all
+    /// Batch tasks over its own, spread over the CPUs; at most [`LIGHT_WAIT`].
     fn batch_turn(&self, slot: Slot) -> Span {
         let cpus = u64::from(self.limits.cpus);
         let contenders = self.waiting_weight[Tier::Batch.index()] + cpus * self.batch_weight;
@@ -292,7 +293,7 @@ impl Pandemonium {
         self.knobs.batch_slice.scale(contenders, weight * cpus).min(LIGHT_WAIT)
     }
 
-    /// Who waits, and for how long beyond what the crowd explains.
+    /// Which classes wait, and for how much longer than their fair turn.
     fn situation(&self, now: Stamp) -> Situation {
         let waiting = |tier: Tier| self.queues[tier.index()].len();
         let urgent = waiting(Tier::LatCritical) + waiting(Tier::Interactive);
@@ -312,14 +313,15 @@ impl Pandemonium {
         }
     }
 
-    /// Whose turn it is and why. Changes nothing.
+    /// Picks the next task and the reason. Changes nothing.
     fn pick(&self, context: &PlacementContext) -> Option<(Slot, Reason)> {
         let oldest = self.table.oldest()?;
         if self.knobs.rules.fifo_mode && context.view.running < context.view.cpus {
             return Some((oldest, Reason::Fifo));
         }
-        let who = self.situation(context.now);
-        let (choice, reason) = choose(&who, &self.turns, context.mode, &self.limits, &self.knobs)?;
+        let situation = self.situation(context.now);
+        let (choice, reason) =
+            choose(&situation, &self.turns, context.mode, &self.limits, &self.knobs)?;
         let slot = match choice {
             Choice::First(Tier::LatCritical) => {
                 self.queues[Tier::LatCritical.index()].peek().map(|(slot, _)| slot)
@@ -335,11 +337,11 @@ impl Pandemonium {
         slot.map(|slot| (slot, reason))
     }
 
-    /// What the kernel's own queues order by, smallest first: when we decided, later for a lower
-    /// tier, and in a tier later by its slice, so that who asks for little goes before who asks for
-    /// much, as by the virtual deadlines of the kernel's own scheduler. A whole slice counts for as
-    /// long as a rescue takes, and a tier for one more: the least of a tier goes behind the most of
-    /// the one above, and yet none waits there for ever.
+    /// The key by which the kernel's queues order decided tasks, smallest first: the time of the
+    /// decision, plus an offset for the slice, plus an offset for the tier. A short slice goes before
+    /// a long one, as with EEVDF's virtual deadlines. A whole slice counts for one rescue interval and
+    /// a tier for two, so the lowest place of a tier is behind the highest of the tier above, and no
+    /// task waits there for ever.
     fn kernel_key(&self, now: Stamp, slice: Span, tier: Tier) -> Vtime {
         let rescue = self.limits.overflow_rescue;
         let within = rescue.scale(slice.as_nanos(), self.knobs.slice.as_nanos().max(1)).min(rescue);
@@ -384,7 +386,7 @@ impl Policy for Pandemonium {
         self.detectors.on_batch(now, self.batch_waits());
         let (slot, since) = match self.table.enter(now, arrival) {
             Entered::Replaced(slot) if arrival.cause == Cause::New => {
-                // The pid has been used again while its last owner waited, whose age it inherits.
+                // The pid was reused while its last owner waited: the new task inherits that age.
                 self.dequeue(slot);
                 *self.table.data_mut(slot) = self.newcomer();
                 self.learn(slot, now, &arrival, Span::ZERO, view.running);
@@ -421,13 +423,13 @@ impl Policy for Pandemonium {
         Some(self.dispatch(slot, &request, reason, &context))
     }
 
-    /// Who is urgent sleeps soon, and its CPU goes on with whoever is decided by then. Left for
-    /// later, that is one more run of the scheduler for each wake-up.
+    /// Dispatches a successor along with an urgent task, so that its CPU need not ask again when the
+    /// urgent task sleeps. Without it each wakeup costs one more run of the scheduler process.
     fn sends_along(&self, sent: &Dispatch) -> bool {
         sent.tier > Tier::Batch
     }
 
-    /// Urgent tasks do not wait for one another's round trip.
+    /// Dispatches all urgent tasks in one round, so that none waits for the round trip of another.
     fn wants_more(&self) -> bool {
         let waits = |tier: Tier| !self.queues[tier.index()].is_empty();
         waits(Tier::LatCritical) || waits(Tier::Interactive)

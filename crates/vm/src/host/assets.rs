@@ -7,6 +7,7 @@ use super::initramfs::Archive;
 use super::programs::{self, Program};
 use super::qemu::Qemu;
 use super::{command, libraries};
+use crate::scenarios::STRANGERS_PROGRAMS;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -84,7 +85,7 @@ impl Assets {
             let scheduler = self.stripped(&self.scheduler, &name)?;
             add_program(&mut archive, &format!("/bin/{name}"), &scheduler)?;
             archive.file("/bin/busybox", &busybox(&self.cache)?)?;
-            for name in [LAB, PROBE, BENCH] {
+            for name in [LAB, PROBE, BENCH].into_iter().chain(STRANGERS_PROGRAMS) {
                 if let Some(tool) = built(name)? {
                     let tool = self.stripped(&tool, name)?;
                     add_program(&mut archive, &format!("/bin/{name}"), &tool)?;

@@ -19,10 +19,12 @@ mod offline;
 mod phases;
 mod procdb;
 mod record;
+mod stranger;
 mod stress;
 mod tiers;
 
 use crate::scenario::Scenario;
+pub use stranger::PROGRAMS as STRANGERS_PROGRAMS;
 
 /// The scenarios of the suite, in their order.
 pub const SUITE: &[&[Scenario]] = &[
@@ -42,6 +44,7 @@ pub const SUITE: &[&[Scenario]] = &[
     fast_path::ALL,
     phases::ALL,
     lab::ALL,
+    stranger::ALL,
     stress::ALL,
 ];
 
