@@ -13,6 +13,64 @@
 //! is an argument, one [`Stamp`](time::Stamp) a round, and equal inputs give equal decisions on
 //! every machine. What touches the kernel is an implementation of [`Port`] somewhere else.
 //!
+//! A whole policy, first come, first served, and one round of it:
+//!
+//! ```
+//! use pandemonium_engine::prelude::*;
+//! use pandemonium_engine::task::RawArrival;
+//! use pandemonium_engine::{Full, Limits, Port, round};
+//!
+//! struct Fifo {
+//!     table: TaskTable<()>,
+//!     queue: Runqueue,
+//! }
+//!
+//! impl Policy for Fifo {
+//!     fn arrive(&mut self, now: Stamp, arrival: Arrival, _view: &MachineView) {
+//!         if let Some(slot) = self.table.enter(now, arrival).to_queue() {
+//!             self.queue.insert(slot, Vtime::from_raw(now.as_nanos()));
+//!         }
+//!     }
+//!     fn next(&mut self, _now: Stamp, view: &MachineView) -> Option<Dispatch> {
+//!         let (slot, key) = self.queue.pop()?;
+//!         let slice = Span::from_millis(4);
+//!         Some(self.table.leave(slot).dispatch(view, Tier::Interactive, slice, key))
+//!     }
+//!     fn refused(&mut self, dispatch: Dispatch) {
+//!         self.table.put_back(&dispatch, &mut self.queue);
+//!     }
+//!     fn exit(&mut self, pid: Pid) {
+//!         self.table.remove(pid, &mut self.queue);
+//!     }
+//!     fn waiting(&self) -> &dyn Waiting {
+//!         &self.table
+//!     }
+//! }
+//!
+//! /// One message, and the decisions that come back.
+//! struct Machine(Option<Arrival>, Vec<Dispatch>);
+//!
+//! impl Port for Machine {
+//!     fn recv(&mut self) -> Option<Arrival> {
+//!         self.0.take()
+//!     }
+//!     fn send(&mut self, dispatch: &Dispatch) -> Result<(), Full> {
+//!         self.1.push(*dispatch);
+//!         Ok(())
+//!     }
+//!     fn kick(&mut self, _cpu: CpuId) {}
+//!     fn view(&self) -> &MachineView {
+//!         const { &MachineView::NONE }
+//!     }
+//! }
+//!
+//! let arrival = RawArrival { pid: 7, weight: 100, ..RawArrival::default() }.decode().unwrap();
+//! let mut machine = Machine(Some(arrival), Vec::new());
+//! let mut policy = Fifo { table: TaskTable::new(16), queue: Runqueue::new(16) };
+//! let done = round(Stamp::from_nanos(1), &mut machine, &mut policy, Limits::KERNEL);
+//! assert_eq!((done.sent, machine.1[0].pid.as_raw()), (1, 7));
+//! ```
+//!
 //! Reading order: [`time`] and [`task`] are the vocabulary; [`policy`], [`port`] and [`round`](mod@round)
 //! are the seam between policy and mechanism; [`runqueue`], [`table`] and [`procdb`] are what
 //! policies are built from.

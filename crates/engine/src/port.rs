@@ -24,6 +24,17 @@ pub struct MachineView {
     pub busy: CpuSet,
 }
 
+impl MachineView {
+    /// Nothing is known of the machine.
+    pub const NONE: MachineView = MachineView {
+        cpus: 0,
+        running: 0,
+        here: None,
+        idle: CpuSet(0),
+        busy: CpuSet(0),
+    };
+}
+
 /// Mechanism: the kernel, or something that behaves like it.
 pub trait Port {
     /// The next task that waits, decoded. Malformed messages were counted and skipped.

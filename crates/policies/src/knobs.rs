@@ -109,7 +109,7 @@ pandemonium_engine::knobs! {
         "rule.awake_cap": awake_cap: bool = true, Kind::Switch;
         /// No Batch task is queued further behind than a limit.
         "rule.vtime_ceiling": vtime_ceiling: bool = true, Kind::Switch;
-        /// Work that overflowed into shared queues is served once it has aged.
+        /// A task that has waited beyond the rescue limit goes first, whatever its tier.
         "rule.overflow_rescue": overflow_rescue: bool = true, Kind::Switch;
         /// After a budget of other dispatches waiting Batch work gets one.
         "rule.deficit": deficit: bool = true, Kind::Switch;
@@ -127,7 +127,7 @@ pandemonium_engine::knobs! {
         "rule.burst_wakeups": burst_wakeups: bool = true, Kind::Switch;
         /// A task is placed near its cache, as the affinity knob says.
         "rule.affinity": affinity: bool = true, Kind::Switch;
-        /// Queues and placement follow the memory nodes of the machine.
+        /// Placement prefers the memory node of the last run.
         "rule.numa": numa: bool = true, Kind::Switch;
         /// Few tasks may wait in one CPU's own queue.
         "rule.depth_gate": depth_gate: bool = true, Kind::Switch;

@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The policies: [`Pandemonium`] with its adaptive loop, and what it is measured against.
+//! The policies: [`Pandemonium`] with its adaptive loop, and the policies it is compared with.
+//!
+//! ```
+//! use pandemonium_engine::Setup;
+//! use pandemonium_policies::Catalog;
+//!
+//! let info = Catalog::new(&[]).find("pandemonium").unwrap();
+//! let policy = (info.build)(&Setup::of_cpus(4));
+//! assert_eq!(policy.waiting().nr_waiting(), 0);
+//! assert!(info.knobs.named("slice_us").is_some());
+//! ```
 
 #![no_std]
 #![forbid(unsafe_code)]
