@@ -26,13 +26,8 @@ pub struct MachineView {
 
 impl MachineView {
     /// Nothing is known of the machine.
-    pub const NONE: MachineView = MachineView {
-        cpus: 0,
-        running: 0,
-        here: None,
-        idle: CpuSet(0),
-        busy: CpuSet(0),
-    };
+    pub const NONE: MachineView =
+        MachineView { cpus: 0, running: 0, here: None, idle: CpuSet(0), busy: CpuSet(0) };
 }
 
 /// Mechanism: the kernel, or something that behaves like it.

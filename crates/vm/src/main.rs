@@ -12,6 +12,7 @@
 //! guest part is the same file, copied into the initramfs as `/init`, and runs one scenario. So
 //! both parts of a scenario are always compiled together.
 
+mod agent;
 mod bars;
 mod guest;
 mod host;
@@ -23,5 +24,5 @@ mod scenarios;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if std::process::id() == 1 { guest::main() } else { host::main() }
+    if std::process::id() == 1 { agent::main() } else { host::main() }
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a scenario is, and the list of all scenarios.
+//! What a scenario is.
 
 use crate::guest::Guest;
-use crate::scenarios;
 use anyhow::Result;
 
 /// One test: a boot of a kernel, and what is done and checked in it.
@@ -51,13 +50,3 @@ pub const USUAL: Scenario = Scenario {
     once: false,
     run: |_| Ok(()),
 };
-
-/// Every scenario of the suite, the cheapest first.
-pub fn suite() -> impl Iterator<Item = &'static Scenario> {
-    scenarios::SUITE.iter().copied().flatten()
-}
-
-/// A scenario by name, including those that the suite does not run by default.
-pub fn find(name: &str) -> Option<&'static Scenario> {
-    suite().chain(scenarios::APART).find(|scenario| scenario.name == name)
-}

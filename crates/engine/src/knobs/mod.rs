@@ -9,12 +9,10 @@
 //! are always within their ranges and never contradict each other.
 
 mod declare;
+mod numbers;
 mod table;
 mod text;
 
 pub use declare::Setting;
 pub use table::{KNOBS_MAX, KeySet, Kind, Knob, Range, RawKnobs, Shown, Table, Values};
 pub use text::{Amended, FileError, KnobError};
-
-#[cfg(test)]
-mod tests;

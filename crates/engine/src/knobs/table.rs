@@ -2,7 +2,7 @@
 
 //! Name, range, meaning and default of every knob of a policy, and their values.
 
-use super::text::{read_digits, read_micros};
+use super::numbers::{read_digits, read_micros};
 use crate::time::Span;
 use core::fmt;
 

@@ -2,16 +2,14 @@
 
 //! The command line and its exit codes.
 
-use super::assets::{self, Assets};
-use super::cache::Cache;
-use super::kernel::{self, Kernel};
-use super::{bars, demo, kernel_build, lab, runner, suite};
+use super::assets::Assets;
+use super::image::Kernel;
+use super::kernel;
 use crate::bars::Phase;
 use crate::protocol::Mode;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Boots real Linux kernels in QEMU and runs scx_pandemonium_user in them.
 ///
@@ -25,11 +23,11 @@ use std::process::ExitCode;
     after_help = AFTER_HELP,
     args_conflicts_with_subcommands = true
 )]
-struct Arguments {
+pub struct Arguments {
     #[command(subcommand)]
-    command: Option<What>,
+    pub command: Option<What>,
     #[command(flatten)]
-    suite: SuiteArguments,
+    pub suite: SuiteArguments,
 }
 
 /// Shown below the options.
@@ -45,7 +43,7 @@ Environment:
   SCX_VM_MIRROR  Debian mirror, else the one in /etc/apt";
 
 #[derive(Subcommand)]
-enum What {
+pub enum What {
     /// Run scenarios, one boot each, and print a table of outcomes (the default)
     Suite(SuiteArguments),
     /// Show one load under the kernel's own scheduler and under this one (half a minute)
@@ -201,50 +199,4 @@ pub struct LabArguments {
     /// Folder of the results, lab-TIME.json
     #[arg(long, value_name = "DIR", default_value = "target/lab")]
     pub output: PathBuf,
-}
-
-pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => return pandemonium_host::usage::explain(&error),
-    };
-    match run(arguments) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) if runner::was_interrupted() => ExitCode::from(130),
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-fn run(arguments: Arguments) -> Result<bool> {
-    let what = arguments.command.unwrap_or(What::Suite(arguments.suite));
-    if !matches!(what, What::BuildKernel) {
-        runner::catch_interrupts();
-    }
-    match what {
-        What::Suite(arguments) => suite::run(&arguments),
-        What::Demo(subject) => demo::run(&subject),
-        What::Bars(arguments) => bars::run(&arguments),
-        What::Lab(arguments) => lab::run(&arguments),
-        What::BuildKernel => {
-            let kernel = kernel_build::build(&Cache::open()?)?;
-            println!("linux {} is at {}", kernel.name, kernel.image.display());
-            Ok(true)
-        }
-        What::Fetch(arguments) => fetch(&arguments),
-    }
-}
-
-/// Each kernel is checked as it is fetched: it boots once and loads the scheduler.
-fn fetch(arguments: &SuiteArguments) -> Result<bool> {
-    let assets = Assets::find(arguments.scheduler.as_deref())?;
-    assets::fetch_programs(&assets.cache)?;
-    for series in &arguments.series {
-        let kernel = kernel::of_series(&assets, series)?;
-        println!("linux {} is at {}", kernel.name, kernel.image.display());
-    }
-    Ok(true)
 }

@@ -4,11 +4,11 @@
 //! it measured.
 
 use super::cli::Subject;
-use super::kernel::Kernel;
+use super::image::Kernel;
 use super::progress;
 use super::runner::{Boot, Outcome};
 use crate::protocol::{Message, Mode};
-use crate::scenario;
+use crate::scenarios;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ const MEASURES: [(&str, &str, bool); 3] = [
 pub fn run(subject: &Subject) -> Result<bool> {
     let (assets, kernel) = subject.find()?;
     introduce(&kernel);
-    let scenario = scenario::find("demo").context("the scenario of the demonstration")?;
+    let scenario = scenarios::find("demo").context("the scenario of the demonstration")?;
     let boot = Boot {
         assets: &assets,
         kernel: &kernel,

@@ -6,10 +6,11 @@
 use super::apt::Apt;
 use super::assets::Assets;
 use super::cache::Cache;
+use super::image::Kernel;
 use super::runner::{Boot, Outcome};
 use super::{kernel_build, progress};
 use crate::protocol::Mode;
-use crate::scenario;
+use crate::scenarios;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,14 +24,6 @@ const PACKAGES: [&str; 2] = ["linux-binary-", "linux-binary-unsigned-"];
 const OPTIONS: [&str; 2] = ["CONFIG_SCHED_CLASS_EXT=y", "CONFIG_DEBUG_INFO_BTF=y"];
 /// The word in every loader's error when the types of the kernel's own functions are malformed.
 const BTF_REFUSAL: &str = "BTF";
-
-/// A kernel to boot.
-#[derive(Clone, Debug)]
-pub struct Kernel {
-    /// A short name for console logs and table rows.
-    pub name: String,
-    pub image: PathBuf,
-}
 
 /// An image given by path, named by the version in its header.
 pub fn of_user(path: &Path) -> Result<Kernel> {
@@ -103,7 +96,7 @@ fn check(assets: &Assets, release: &str) -> Result<Verdict> {
     }
     let kernel = kernel_at(&folder, release);
     progress::step(&format!("checking that linux-{release} runs the scheduler"));
-    let scenario = scenario::find("kernel-check").context("the scenario that checks kernels")?;
+    let scenario = scenarios::find("kernel-check").context("the scenario that checks kernels")?;
     let boot = Boot {
         assets,
         kernel: &kernel,

@@ -6,7 +6,7 @@
 
 use super::apt::{Apt, PROGRAMS};
 use super::cache::Cache;
-use super::kernel::Kernel;
+use super::image::Kernel;
 use super::{command, progress};
 use anyhow::{Context, Result, ensure};
 use std::fs;

@@ -4,13 +4,13 @@
 
 use super::assets::{self, Assets};
 use super::cli::LabArguments;
-use super::kernel::Kernel;
+use super::image::Kernel;
 use super::programs::{self, Program};
 use super::progress;
 use super::runner::{self, Boot, Outcome};
 use crate::lab::{self, Receiver};
 use crate::protocol::{Message, Mode};
-use crate::scenario;
+use crate::scenarios;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::fs;
@@ -109,7 +109,7 @@ fn boot<'a>(
     Ok(Boot {
         assets,
         kernel,
-        scenario: scenario::find("lab").context("the scenario of the lab")?,
+        scenario: scenarios::find("lab").context("the scenario of the lab")?,
         cpus,
         mode: Mode::Exact,
         detail,

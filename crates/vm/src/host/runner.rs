@@ -5,7 +5,7 @@
 use super::assets::Assets;
 use super::console::Console;
 use super::host_cpu::HostCpu;
-use super::kernel::Kernel;
+use super::image::Kernel;
 use super::qemu::Machine;
 use super::{command, progress};
 use crate::protocol::{Message, Mode, Orders};

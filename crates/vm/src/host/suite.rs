@@ -4,12 +4,14 @@
 
 use super::assets::Assets;
 use super::cli::SuiteArguments;
-use super::kernel::{self, Kernel};
+use super::image::Kernel;
+use super::kernel;
 use super::progress;
 use super::runner::{self, Boot, Outcome};
 use super::table::{self, Row};
 use crate::protocol::{Message, Mode};
-use crate::scenario::{self, Expect, Scenario};
+use crate::scenario::{Expect, Scenario};
+use crate::scenarios;
 use anyhow::{Result, anyhow, bail};
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -189,18 +191,18 @@ fn kernels(assets: &Assets, arguments: &SuiteArguments) -> Result<Vec<Kernel>> {
 }
 
 fn choose(only: &[String]) -> Result<Vec<&'static Scenario>> {
-    if let Some(unknown) = only.iter().find(|name| scenario::find(name).is_none()) {
+    if let Some(unknown) = only.iter().find(|name| scenarios::find(name).is_none()) {
         bail!("there is no scenario named {unknown}: `suite --list` prints all names");
     }
     if only.is_empty() {
-        return Ok(scenario::suite().collect());
+        return Ok(scenarios::suite().collect());
     }
-    Ok(only.iter().filter_map(|name| scenario::find(name)).collect())
+    Ok(only.iter().filter_map(|name| scenarios::find(name)).collect())
 }
 
 fn list() {
-    let width = scenario::suite().map(|scenario| scenario.name.len()).max().unwrap_or(0);
-    for scenario in scenario::suite() {
+    let width = scenarios::suite().map(|scenario| scenario.name.len()).max().unwrap_or(0);
+    for scenario in scenarios::suite() {
         println!("{:width$}  {}", scenario.name, scenario.about);
     }
 }

@@ -51,3 +51,13 @@ pub const SUITE: &[&[Scenario]] = &[
 /// Scenarios that run only by name.
 pub const APART: &[Scenario] =
     &[demo::DEMO, bars::BARS, lab::LAB, lifecycle::KERNEL_CHECK, offline::HOTPLUG_100];
+
+/// Every scenario of the suite, the cheapest first.
+pub fn suite() -> impl Iterator<Item = &'static Scenario> {
+    SUITE.iter().copied().flatten()
+}
+
+/// A scenario by name, including those that the suite does not run by default.
+pub fn find(name: &str) -> Option<&'static Scenario> {
+    suite().chain(APART).find(|scenario| scenario.name == name)
+}

@@ -8,12 +8,12 @@ mod results;
 
 use super::assets::Assets;
 use super::cli::BarsArguments;
-use super::kernel::Kernel;
+use super::image::Kernel;
 use super::progress;
 use super::runner::{self, Boot, Outcome};
 use crate::bars::{PHASES, Plan};
 use crate::protocol::{Message, Mode};
-use crate::scenario;
+use crate::scenarios;
 use anyhow::{Context, Result};
 use results::{Figures, Results};
 use std::fs;
@@ -62,7 +62,7 @@ fn run_one(assets: &Assets, kernel: &Kernel, plan: &Plan, cpus: u32) -> Result<R
     let boot = Boot {
         assets,
         kernel,
-        scenario: scenario::find("bars").context("the scenario of the bars")?,
+        scenario: scenarios::find("bars").context("the scenario of the bars")?,
         cpus,
         mode: Mode::Exact,
         detail: &plan.to_word()?,
