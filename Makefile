@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 
-.PHONY: run test test-kernels bench lab probe check setup
+.PHONY: run test test-kernels bench lab probe dist package check setup
 
-VM = $(or $(CARGO_TARGET_DIR),target)/release/pandemonium_vm
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+VM = $(TARGET)/release/pandemonium_vm
+PROGRAMS = scx_pandemonium_user pandemonium_bench pandemonium_lab pandemonium_probe pandemonium_vm
 
 # Installs what is missing, builds, and schedules: this machine, or one in QEMU.
 run: setup
@@ -41,9 +43,24 @@ probe: setup
 	cargo rustc --release -p pandemonium_probe --bin pandemonium_probe -- \
 		-C target-feature=+crt-static
 
+# The programs without symbols, in target/dist; a debugger finds the symbols beside them.
+dist: setup
+	cargo build --release --workspace
+	mkdir -p $(TARGET)/dist
+	cd $(TARGET)/dist && for program in $(PROGRAMS); do \
+		objcopy --only-keep-debug ../release/$$program $$program.debug && \
+		strip -o $$program ../release/$$program && \
+		objcopy --add-gnu-debuglink=$$program.debug $$program || exit 1; done
+	cd $(TARGET)/dist && ls -sh --block-size=K *
+
+# The crates as they are published, in target/package.
+package: setup
+	cargo package --workspace --exclude pandemonium_vm --exclude pandemonium_bpf_rules --no-verify
+
 check: setup
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS=-Dwarnings cargo doc --release --workspace --no-deps
 
 setup:
 	@.ci/setup

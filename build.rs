@@ -2,8 +2,8 @@
 
 //! Generates and compiles the BPF backend and the fast path into `OUT_DIR`.
 //!
-//! Each of the two is built by this program started anew, because their builders take what they
-//! are told from the environment and the current directory, and talk to cargo themselves.
+//! This program starts itself again for each of the two, because their builders take arguments from
+//! the environment and the current directory, and print directives for cargo themselves.
 
 use sha2::{Digest, Sha256};
 use std::env;
@@ -15,13 +15,13 @@ use std::process::{Command, ExitCode};
 const CLANG_OLDEST: u32 = 18;
 /// The newest version that is looked for by its number.
 const CLANG_NEWEST: u32 = 30;
-/// Tells a child which of the two to build.
+/// The environment variable that names which of the two a child builds.
 const STEP: &str = "PANDEMONIUM_BUILD_STEP";
 const BACKEND: &str = "backend";
 const FAST_PATH: &str = "fast path";
 
-/// The backend's sources for which the patches are written, by SHA-256, and what to look at again
-/// when another version comes with other ones.
+/// The backend's sources for which the patches are written, by SHA-256, and what to review when
+/// another version has other sources.
 const REVIEWED: [Reviewed; 2] = [
     Reviewed {
         source: "main.bpf.c",
@@ -37,15 +37,19 @@ const REVIEWED: [Reviewed; 2] = [
     },
 ];
 
-/// A source of the backend that was read.
+/// A reviewed source of the backend.
 struct Reviewed {
-    /// Where the backend's builder writes it.
+    /// The path at which the backend's builder writes it.
     source: &'static str,
     sha256: &'static str,
     look_at: &'static str,
 }
 
 fn main() -> ExitCode {
+    // docs.rs has no clang. With `--cfg docsrs` the crate leaves out everything that needs BPF.
+    if env::var_os("DOCS_RS").is_some() {
+        return ExitCode::SUCCESS;
+    }
     let built = match env::var(STEP).as_deref() {
         Ok(BACKEND) => build_backend(),
         Ok(FAST_PATH) => build_fast_path(),
@@ -68,7 +72,7 @@ fn build_both() -> anyhow::Result<()> {
     let clang = find_clang()?;
     let root = env::current_dir()?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    // The names of their files are fixed, so each has a folder of its own.
+    // Both builders write files of the same names, so each has its own folder.
     let own = out.join("fast_path");
     fs::create_dir_all(&own)?;
     build(
@@ -76,8 +80,9 @@ fn build_both() -> anyhow::Result<()> {
         Command::new(env::current_exe()?).env("OUT_DIR", &own).env("BPF_CLANG", &clang),
         &root,
     )?;
-    // The backend writes its C and Rust sources into the current directory: this way the source
-    // tree stays clean. Its source stays as it is; the patches wrap what it calls.
+    // The backend's builder writes C and Rust sources into the current directory, which must not be
+    // the source tree. The patches wrap the functions that the backend calls: its source stays as
+    // it is.
     fs::create_dir_all(out.join("src"))?;
     let patches = root.join("src/bpf/backend_patches.h");
     let flags = env::var("BPF_EXTRA_CFLAGS_PRE_INCL").unwrap_or_default();
@@ -87,14 +92,13 @@ fn build_both() -> anyhow::Result<()> {
     build(BACKEND, &mut command, &root)
 }
 
-/// Runs one of the two and passes on what it says to cargo, except that files are watched of which
-/// only a child knows where they are: cargo would look for them in `root`, miss them, and build
-/// everything anew each time.
+/// Builds one of the two, and passes its directives on to cargo. Except for a file that does not
+/// exist below `root`: cargo would not find it, and would build everything again each time.
 fn build(step: &str, command: &mut Command, root: &Path) -> anyhow::Result<()> {
     let output = command.env(STEP, step).output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let directives = String::from_utf8_lossy(&output.stdout);
     let watched = |line: &str| line.strip_prefix("cargo:rerun-if-changed=").map(|f| root.join(f));
-    for line in said.lines().filter(|line| watched(line).is_none_or(|file| file.exists())) {
+    for line in directives.lines().filter(|line| watched(line).is_none_or(|file| file.exists())) {
         println!("{line}");
     }
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
@@ -105,19 +109,19 @@ fn build(step: &str, command: &mut Command, root: &Path) -> anyhow::Result<()> {
 fn build_backend() -> anyhow::Result<()> {
     let built = scx_rustland_core::RustLandBuilder::new()?.build();
     // The builder writes the sources before it compiles them. Another version may not compile, and
-    // the compiler's complaint would hide why.
+    // the compiler's error would hide the reason.
     REVIEWED.iter().try_for_each(check_reviewed)?;
     built
 }
 
-/// Fails if the backend's builder wrote another source than the one that was read.
+/// Fails if the backend's builder wrote another source than the reviewed one.
 fn check_reviewed(file: &Reviewed) -> anyhow::Result<()> {
     let digest = Sha256::digest(fs::read(file.source)?);
     let sha256: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     anyhow::ensure!(
         sha256 == file.sha256,
-        "{} of scx_rustland_core is not the one that was read: look again at {}, compare \
-         docs/upstream.md, and then put {sha256} into build.rs",
+        "{} of scx_rustland_core is not the reviewed one: review {}, compare docs/upstream.md, and \
+         then put {sha256} into build.rs",
         file.source,
         file.look_at
     );

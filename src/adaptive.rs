@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The adaptive loop's place in the supervisor: once a second it hands the controller the facts of
-//! that second, and the controller's knobs to the worker. `tune` changes knobs here too.
+//! The adaptive loop: once a second it gives the controller the facts of that second, and publishes
+//! the controller's knobs to the worker. `tune` changes knobs here too.
 
 use super::fast_path_counters::FastPathCounters;
+use super::reading::Reading;
 use super::shared::Shared;
-use super::stats::Reading;
 use pandemonium_engine::adapting::{Adapting, Report, Sample, idle_per_mille};
 use pandemonium_engine::knobs::{Amended, KeySet, Values};
 use pandemonium_engine::task::Tier;
@@ -21,40 +21,37 @@ pub struct Adaptive {
 
 struct State {
     control: Box<dyn Adapting>,
-    fast_path_counters: FastPathCounters,
+    fast_path: FastPathCounters,
     cpu_idle: Option<u32>,
 }
 
-/// What the loop knows, for people to read.
+/// The state of the loop, for statistics.
 #[derive(Clone)]
 pub struct Status {
     /// The values in force.
     pub values: Values,
-    /// The knobs that a person has set.
+    /// The knobs that the user has set.
     pub pinned: KeySet,
-    /// What the loop makes of the machine.
+    /// How the controller classifies the load.
     pub report: Report,
-    /// What the fast path counted in the last second.
-    pub fast_path_counters: FastPathCounters,
-    /// How long CPUs were idle in the last second, in per mille of the time that they had.
+    /// The fast path's counters of the last second.
+    pub fast_path: FastPathCounters,
+    /// Idle time of the CPUs in the last second, in per mille.
     pub cpu_idle: Option<u32>,
 }
 
 impl Adaptive {
-    /// A loop that begins with these values, which the worker gets at once.
+    /// A loop that begins with the controller's values, and publishes them at once.
     pub fn new(shared: Arc<Shared>, control: Box<dyn Adapting>) -> Adaptive {
         shared.knobs.publish(&control.values());
-        let fast_path_counters = FastPathCounters::default();
-        Adaptive {
-            shared,
-            state: Mutex::new(State { control, fast_path_counters, cpu_idle: None }),
-        }
+        let fast_path = FastPathCounters::default();
+        Adaptive { shared, state: Mutex::new(State { control, fast_path, cpu_idle: None }) }
     }
 
-    /// Takes in what happened between two readings, about a second apart.
+    /// One step, with two readings that are about a second apart.
     pub fn step(&self, before: &Reading, after: &Reading, cpu_idle: Option<u32>) {
         let mut state = self.lock();
-        state.fast_path_counters = after.fast_path_counters.since(&before.fast_path_counters);
+        state.fast_path = after.fast_path.since(&before.fast_path);
         state.cpu_idle = cpu_idle;
         let sample = sample(before, after, cpu_idle);
         if state.control.step(after.at, &sample) {
@@ -62,8 +59,8 @@ impl Adaptive {
         }
     }
 
-    /// A person releases knobs and sets others, as lines `KEY=VALUE`. All of it or nothing. The
-    /// worker uses them from its next round on.
+    /// Releases some knobs and sets others, in lines `KEY=VALUE`, for the user: all of this or
+    /// nothing. The worker's next round uses the new values.
     pub fn tune(&self, set: &str, release: KeySet) -> Result<Amended, String> {
         let mut state = self.lock();
         let mut changed = state.control.boxed();
@@ -74,21 +71,21 @@ impl Adaptive {
         Ok(amended)
     }
 
-    /// CPUs came or went: so many are online now.
+    /// A CPU has gone on- or offline: now `cpus` are online.
     pub fn on_hotplug(&self, cpus: u32) {
         let mut state = self.lock();
         state.control.on_hotplug(cpus);
         self.shared.knobs.publish(&state.control.values());
     }
 
-    /// What the loop knows now.
+    /// The current state.
     pub fn status(&self) -> Status {
         let state = self.lock();
         Status {
             values: state.control.values(),
             pinned: state.control.pinned(),
             report: state.control.report(),
-            fast_path_counters: state.fast_path_counters,
+            fast_path: state.fast_path,
             cpu_idle: state.cpu_idle,
         }
     }
@@ -98,23 +95,24 @@ impl Adaptive {
     }
 }
 
+/// The facts of the interval between two readings.
 fn sample(before: &Reading, after: &Reading, idle: Option<u32>) -> Sample {
     let (was, is) = (&before.numbers, &after.numbers);
-    let fast_path_counters = after.fast_path_counters.since(&before.fast_path_counters);
+    let fast_path = after.fast_path.since(&before.fast_path);
     let user = is.user_dispatches.saturating_sub(was.user_dispatches);
     let kernel = is.kernel_dispatches.saturating_sub(was.kernel_dispatches);
     Sample {
         elapsed: after.at.since(before.at),
         idle,
         dispatches: user + kernel,
-        latency: Tier::ALL.map(|tier| fast_path_counters.latency(tier)),
-        sleep: fast_path_counters.sleeps(),
+        latency: Tier::ALL.map(|tier| fast_path.latency(tier)),
+        sleep: fast_path.sleeps(),
         longrun: is.longrun != 0,
         burst: is.burst_rounds > was.burst_rounds,
     }
 }
 
-/// How long CPUs have been idle since the machine came up.
+/// The idle time of all CPUs since the boot.
 #[derive(Clone, Copy, Debug)]
 pub struct IdleTime {
     at: Stamp,
@@ -123,7 +121,7 @@ pub struct IdleTime {
 }
 
 impl IdleTime {
-    /// What `/proc/stat` says. A CPU that waits for I/O has nothing to run: it is idle too.
+    /// Reads `/proc/stat`. A CPU that waits for I/O is idle too: it has no task to run.
     pub fn read(at: Stamp) -> Option<IdleTime> {
         let stats = KernelStats::current().ok()?;
         let ticks = stats.total.idle + stats.total.iowait.unwrap_or(0);
@@ -132,7 +130,8 @@ impl IdleTime {
         Some(IdleTime { at, idle, cpus: u32::try_from(stats.cpu_time.len()).ok()? })
     }
 
-    /// The idle share since an earlier reading. `None` if CPUs came or went: their time did too.
+    /// The share of idle time since an earlier reading, in per mille. `None` if a CPU went on- or
+    /// offline, because the sum gained or lost its time.
     pub fn share_since(&self, earlier: &IdleTime) -> Option<u32> {
         let idle = self.idle.as_nanos().saturating_sub(earlier.idle.as_nanos());
         let elapsed = self.at.since(earlier.at);
@@ -150,8 +149,8 @@ mod tests {
     use pandemonium_policies::Pandemonium;
     use pandemonium_policies::knobs::{Knobs, TABLE};
 
-    fn second(number: u64, numbers: Numbers, fast_path_counters: FastPathCounters) -> Reading {
-        Reading { at: Stamp::from_nanos(number * 1_000_000_000), numbers, fast_path_counters }
+    fn second(number: u64, numbers: Numbers, fast_path: FastPathCounters) -> Reading {
+        Reading { at: Stamp::from_nanos(number * 1_000_000_000), numbers, fast_path }
     }
 
     fn adaptive(chosen: KeySet) -> (Adaptive, Arc<Shared>) {
@@ -185,19 +184,25 @@ mod tests {
         assert_eq!(seen.sleep.counts, [0, 0, 9, 0]);
         assert!(seen.longrun && seen.burst);
         let later = sample(&after, &second(3, more, row), None);
-        assert!(later.longrun && !later.burst, "a burst is over, a long run goes on");
+        assert!(later.longrun && !later.burst, "the burst is over, the long run is not");
     }
 
     #[test]
-    fn what_the_controller_changes_reaches_the_worker() {
+    fn the_controller_s_changes_reach_the_worker() {
         let (adaptive, shared) = adaptive(Knobs::none());
         let mut seen = 0;
-        let first =
-            shared.knobs.newer(&TABLE, &mut seen).expect("knobs are there before the worker is");
+        let first = shared
+            .knobs
+            .newer(&TABLE, &mut seen)
+            .expect("knobs are published before the worker starts");
         assert_eq!(first, adaptive.status().values);
         let at = |number| second(number, Numbers::default(), FastPathCounters::default());
         adaptive.step(&at(1), &at(2), Some(0));
-        assert_eq!(shared.knobs.newer(&TABLE, &mut seen), None, "once is not enough");
+        assert_eq!(
+            shared.knobs.newer(&TABLE, &mut seen),
+            None,
+            "one second does not change the regime"
+        );
         adaptive.step(&at(2), &at(3), Some(0));
         let heavy = shared.knobs.newer(&TABLE, &mut seen).unwrap();
         assert_eq!(adaptive.status().report.regime, "HEAVY");
@@ -206,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_s_knobs_reach_the_worker_all_or_none() {
+    fn the_user_s_knobs_reach_the_worker_all_or_none() {
         let (adaptive, shared) = adaptive(Knobs::none());
         let mut seen = 0;
         shared.knobs.newer(&TABLE, &mut seen).unwrap();
@@ -228,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_is_a_share_of_what_the_same_cpus_had() {
+    fn idle_time_is_a_share_of_the_same_cpus_time() {
         let at = |s: u64, idle_ms, cpus| IdleTime {
             at: Stamp::from_nanos(s * 1_000_000_000),
             idle: Span::from_millis(idle_ms),
@@ -236,7 +241,7 @@ mod tests {
         };
         assert_eq!(at(2, 1_500, 4).share_since(&at(1, 500, 4)), Some(250));
         assert_eq!(at(2, 1_500, 3).share_since(&at(1, 500, 4)), None);
-        assert_eq!(at(2, 100, 4).share_since(&at(1, 500, 4)), Some(0), "a clock that went back");
+        assert_eq!(at(2, 100, 4).share_since(&at(1, 500, 4)), Some(0), "the counter went back");
         assert!(IdleTime::read(Stamp::from_nanos(5)).is_some_and(|now| now.cpus > 0));
     }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The kernel as a [`Port`]: the BPF backend of `scx_rustland_core` and what it needs to be told.
+//! The kernel as a [`Port`]: the BPF backend of `scx_rustland_core`.
 //!
-//! The only module that knows generated names. Nothing on the path of a round allocates: the
-//! connector's own calls build an error value when the ring is full, so the two that a round
-//! makes are made here, straight through libbpf.
+//! This is the only module that uses names generated for the backend. No round allocates: the
+//! connector builds an error value when the ring is full, so the two calls of a round that may meet
+//! a full ring go straight to libbpf here.
 
+use super::clock;
 use super::fast_path::{FastPath, Settings};
 use super::fast_path_counters::FastPathCounters;
-use super::worker;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, RawArrival};
 use pandemonium_engine::time::Stamp;
 use pandemonium_engine::{Full, MachineView, Port};
@@ -17,32 +17,32 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
 #[allow(missing_docs, non_upper_case_globals, non_camel_case_types, non_snake_case, dead_code)]
-#[allow(clippy::all, clippy::unwrap_used)]
+#[allow(clippy::all, clippy::pedantic, clippy::unwrap_used)]
 pub mod bpf_intf {
     include!(concat!(env!("OUT_DIR"), "/bpf_intf.rs"));
 }
 
-#[allow(clippy::all, clippy::unwrap_used)]
+#[allow(clippy::all, clippy::pedantic, clippy::unwrap_used)]
 pub mod bpf_skel {
     include!(concat!(env!("OUT_DIR"), "/bpf_skel.rs"));
 }
 
 mod connector {
-    #![allow(dead_code, clippy::all, clippy::unwrap_used)]
+    #![allow(dead_code, clippy::all, clippy::pedantic, clippy::unwrap_used)]
     include!(concat!(env!("OUT_DIR"), "/src/bpf.rs"));
 
     impl BpfScheduler<'_> {
-        /// The ring that carries decisions down, for calls that must not allocate.
+        /// The ring of decisions, for calls that must not allocate.
         pub(super) fn user_ring(&self) -> *mut libbpf_rs::libbpf_sys::user_ring_buffer {
             libbpf_rs::AsRawLibbpf::as_libbpf_object(&self.dispatched).as_ptr()
         }
 
-        /// Whether a signal asked this process to end.
+        /// Whether a signal has asked this process to end.
         pub(super) fn signalled(&self) -> bool {
             self.shutdown.load(Ordering::Relaxed)
         }
 
-        /// Unloads the scheduler.
+        /// Unloads the backend.
         pub(super) fn unload(&mut self) {
             drop(self.struct_ops.take());
         }
@@ -53,51 +53,52 @@ use connector::{BpfScheduler, QueuedTask, RL_CPU_ANY};
 pub use libbpf_rs::OpenObject;
 use libbpf_rs::libbpf_sys;
 
-/// How the kernel half is set up; fixed while it is loaded.
+/// The setup of the backend, fixed while it is loaded.
 #[derive(Clone, Debug)]
 pub struct BackendSetup {
-    /// Wake-ups that find an idle CPU are placed there by the kernel half and never come up.
+    /// The scheduler's name in the kernel: `/sys/kernel/sched_ext/root/ops`.
+    pub name: String,
+    /// The backend places a woken task on an idle CPU itself, and does not queue it to user space.
     pub builtin_idle: bool,
     /// Only tasks of the SCHED_EXT class are scheduled.
     pub partial: bool,
-    /// Idle CPUs are looked for in the task's NUMA node only.
+    /// The backend looks for idle CPUs in the task's NUMA node only.
     pub numa_local: bool,
     /// Bytes of the kernel's debug dump after an error.
     pub exit_dump_len: u32,
-    /// Slice of tasks that the kernel half places by itself, in nanoseconds.
+    /// Slice of tasks that the backend places itself, in nanoseconds.
     pub slice_ns: u64,
-    /// CPUs that tasks prefer, of the first 64: one that runs elsewhere comes up again at the end
-    /// of its slice if one of these is idle. 0 if there are none.
+    /// The domain: CPUs that tasks prefer, of the first 64; 0 if there is none. A task outside the
+    /// domain is queued to user space again at the end of its slice, if a CPU inside is idle.
     pub domain: u64,
 }
 
-/// Why the kernel half is no longer there.
+/// Why the backend was unloaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// A signal asked us to end.
+    /// A signal asked the process to end.
     Signal,
-    /// The kernel asks us to start again: CPUs came or went.
+    /// The kernel asks for a restart: a CPU went on- or offline.
     Restart(String),
-    /// The kernel unloaded us: why, and the state of everything it wrote down at that moment.
+    /// The kernel ejected the scheduler: its reason, and its debug dump.
     Ejected(String, Option<String>),
 }
 
-/// What the kernel half has counted since it was loaded.
+/// The backend's counters since its load.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KernelCounters {
-    /// Tasks it placed by itself.
+    /// Tasks that it placed itself.
     pub dispatches: u64,
-    /// Decisions it dropped.
+    /// Decisions that it dropped.
     pub cancelled: u64,
-    /// Decisions it moved to another CPU.
+    /// Decisions for which it used another CPU.
     pub bounced: u64,
-    /// Tasks that found the ring to us full.
+    /// Tasks that found the ring to user space full.
     pub congested: u64,
 }
 
 /// What the scheduler process does, for the backend patches: `enum patch_activity` of
-/// src/bpf/backend_limits.h. Until it says otherwise, it does not decide, and the backend queues no
-/// task to it.
+/// src/bpf/backend_limits.h. While it does not decide, the backend queues no task to it.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 enum Activity {
@@ -108,20 +109,22 @@ enum Activity {
 
 /// The loaded backend.
 pub struct KernelPort<'cb> {
-    /// Facts and kicks, if they were asked for and the kernel lets us have them.
+    /// The fast path: facts and kicks. `None` with `--full-user`, or if the kernel refuses it.
     fast: Option<FastPath<'cb>>,
     bpf: BpfScheduler<'cb>,
     view: MachineView,
-    /// The kernel half places no task on an idle CPU: the policy wants to know which there are,
-    /// and which are busy.
+    /// Whether the policy places all tasks, and needs to know which CPUs are idle and which are
+    /// busy.
     places_all: bool,
-    /// When the round began, and when it sent its first decision: a clock is read once for each,
-    /// since a machine whose clock is slow pays for that with latency.
+    /// When the round began. The clock is read once for this, because on a machine with a slow
+    /// clock each reading adds latency.
     begun: Stamp,
+    /// When the round sent its first decision; read once too.
     sent: Option<Stamp>,
-    /// Tasks that were not sent up because we had not begun: the backend counts them as congested.
-    kept_back: Option<u64>,
-    /// Messages that made no sense, or that the ring could not deliver.
+    /// The backend's count of congestion when the first round began: before that a patch made it
+    /// queue every task itself, which it counts as congestion.
+    congested_before: Option<u64>,
+    /// Messages that were malformed, or that the ring could not deliver.
     pub malformed: u64,
 }
 
@@ -143,12 +146,12 @@ impl<'cb> KernelPort<'cb> {
             setup.builtin_idle,
             setup.numa_local,
             setup.slice_ns,
-            "pandemonium_user",
+            &setup.name,
         )
         .map_err(|error| Failure::Refused(format!("{error:#}")))?;
         let view = MachineView::default();
         let places_all = !setup.builtin_idle;
-        let begun = worker::now();
+        let begun = clock::now();
         let mut port = KernelPort {
             fast,
             bpf,
@@ -156,32 +159,32 @@ impl<'cb> KernelPort<'cb> {
             places_all,
             begun,
             sent: None,
-            kept_back: None,
+            congested_before: None,
             malformed: 0,
         };
-        // Without a fast path nobody knows which CPU is idle, and coming up would be in vain.
+        // Without a fast path the policy does not see idle CPUs, and could not use the domain.
         if let (Some(_), Some(bss)) = (&port.fast, &mut port.bpf.skel.maps.bss_data) {
             bss.patch_domain = setup.domain;
         }
-        port.look();
+        port.refresh_view();
         Ok(port)
     }
 
-    /// Begins a round: tells the kernel that there is work until [`rest`](Self::rest) says
-    /// otherwise. A process that is preempted with messages in its hands would have to wait for
-    /// the next message or the heartbeat, since the ring that it has emptied shows no work.
+    /// Begins a round. Until [`rest`](Self::rest) the backend sees work for this process:
+    /// otherwise, if it were preempted after it has emptied the ring, it would wait for the next
+    /// message or the heartbeat.
     pub fn begin(&mut self, now: Stamp) {
         self.begun = now;
         self.sent = None;
         *self.bpf.nr_scheduled_mut() = 1;
-        self.say(Activity::Deciding);
-        self.kept_back.get_or_insert(*self.bpf.nr_sched_congested_mut());
-        self.look();
+        self.set_activity(Activity::Deciding);
+        self.congested_before.get_or_insert(*self.bpf.nr_sched_congested_mut());
+        self.refresh_view();
     }
 
-    /// Tells the kernel half what we are doing: in the middle of a round a late kick must not put
-    /// us behind those who wait for our decisions.
-    fn say(&mut self, activity: Activity) {
+    /// Publishes what this process does: in the middle of a round a late kick must not replace it
+    /// by a task that waits for its decisions.
+    fn set_activity(&mut self, activity: Activity) {
         if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
             let word = activity as u32;
             // SAFETY: a reference to live memory, written as volatile because the kernel reads it.
@@ -189,37 +192,36 @@ impl<'cb> KernelPort<'cb> {
         }
     }
 
-    /// Refreshes the view of the machine. Plain loads from memory shared with the kernel.
-    fn look(&mut self) {
+    /// Refreshes the view of the machine, by loads from memory shared with the kernel.
+    fn refresh_view(&mut self) {
         let fast = self.fast.as_ref().filter(|_| self.places_all);
         let (idle, busy) = fast.map(FastPath::occupancy).unwrap_or_default();
         self.view = MachineView {
             cpus: *self.bpf.nr_online_cpus_mut() as u32,
             running: *self.bpf.nr_running_mut() as u32,
-            // SAFETY: a plain call without arguments, answered without a system call.
+            // SAFETY: a plain call without arguments; no system call.
             here: CpuId::new(unsafe { libc::sched_getcpu() }),
             idle,
             busy,
         };
     }
 
-    /// The next task that is gone and waits for nothing. Answers a bounded number of times before
-    /// it says `None`.
+    /// The next task that has exited. Returns `None` after a bounded number of tasks.
     pub fn next_exit(&mut self) -> Option<Pid> {
         self.fast.as_mut().and_then(FastPath::next_exit)
     }
 
-    /// How the fast path shall interrupt from now on. Plain stores, and none if nothing changed.
-    pub fn settle(&mut self, settings: Settings) {
+    /// Sets the fast path's settings, by stores if something has changed.
+    pub fn set(&mut self, settings: Settings) {
         if let Some(fast) = &mut self.fast {
-            fast.settle(settings);
+            fast.set(settings);
         }
     }
 
-    /// Tells the kernel how many tasks still wait for a decision, and gives up the CPU. Above
-    /// zero the kernel runs us again at the next opportunity.
+    /// Ends a round: publishes how many tasks still wait for a decision, and gives up the CPU.
+    /// Above zero the backend runs this process again at the next dispatch.
     pub fn rest(&mut self, pending: usize) {
-        self.say(Activity::Resting);
+        self.set_activity(Activity::Resting);
         self.bpf.notify_complete(pending as u64);
     }
 
@@ -228,26 +230,27 @@ impl<'cb> KernelPort<'cb> {
         self.bpf.signalled() || self.exit_kind() != 0
     }
 
-    /// What the kernel half has counted.
+    /// The backend's counters.
     pub fn counters(&mut self) -> KernelCounters {
         KernelCounters {
             dispatches: *self.bpf.nr_kernel_dispatches_mut(),
             cancelled: *self.bpf.nr_cancel_dispatches_mut(),
             bounced: *self.bpf.nr_bounce_dispatches_mut(),
-            congested: *self.bpf.nr_sched_congested_mut() - self.kept_back.unwrap_or_default(),
+            congested: *self.bpf.nr_sched_congested_mut()
+                - self.congested_before.unwrap_or_default(),
         }
     }
 
-    /// What the fast path has counted; nothing without one.
+    /// The fast path's counters, if it is loaded.
     pub fn fast_path_counters(&self) -> Option<FastPathCounters> {
-        self.fast.as_ref().map(FastPath::fast_path_counters)
+        self.fast.as_ref().map(FastPath::counters)
     }
 
-    /// Unloads the backend and says why it ended.
+    /// Unloads the backend, and returns why it ended.
     pub fn unload(mut self) -> End {
-        // The kernel fills in its reason while it unloads; whether it had one before matters.
+        // While it unloads, the kernel always writes a reason: only one from before counts.
         let by_kernel = self.exit_kind() != 0;
-        self.say(Activity::NotDeciding);
+        self.set_activity(Activity::NotDeciding);
         self.bpf.unload();
         if !by_kernel {
             return End::Signal;
@@ -271,12 +274,13 @@ impl<'cb> KernelPort<'cb> {
         data.map_or(0, |data| unsafe { std::ptr::read_volatile(&data.uei.kind) })
     }
 
-    /// The number that stands for "anywhere" in a message, or an idle CPU if there may be one.
+    /// The CPU for a decision: for any placement an idle CPU, if there may be one, else
+    /// `RL_CPU_ANY`.
     fn resolve(&self, pid: Pid, placement: Placement) -> i32 {
         match placement {
             Placement::Cpu(cpu) => cpu.as_raw(),
-            // The kernel half wakes only the task's previous CPU for a task that may go anywhere,
-            // so an idle CPU elsewhere has to be named.
+            // For `RL_CPU_ANY` the backend wakes the task's previous CPU only, so another idle CPU
+            // has to be named.
             Placement::Any { near } if self.view.running + 1 < self.view.cpus => {
                 self.claim_idle(pid, near).unwrap_or(RL_CPU_ANY)
             }
@@ -336,7 +340,7 @@ impl Port for KernelPort<'_> {
             }
             // Before the kernel can act on the decision.
             if let Some(fast) = &mut self.fast {
-                let now = *self.sent.get_or_insert_with(worker::now);
+                let now = *self.sent.get_or_insert_with(clock::now);
                 fast.sent(dispatch.pid, dispatch.tier, now);
             }
             sample.cast::<bpf_intf::dispatched_task_ctx>().write(bpf_intf::dispatched_task_ctx {
@@ -352,7 +356,7 @@ impl Port for KernelPort<'_> {
         Ok(())
     }
 
-    /// The backend only kicks idle CPUs, so without a fast path there is nothing to do.
+    /// The backend kicks idle CPUs only, so without a fast path this does nothing.
     fn kick(&mut self, cpu: CpuId) {
         if let Some(fast) = &self.fast {
             fast.kick(cpu);
@@ -385,8 +389,8 @@ fn dump() -> Option<String> {
     if place.is_null() {
         return None;
     }
-    // SAFETY: the skeleton, which owns the memory, is still there, and the kernel ended the text
-    // with a zero.
+    // SAFETY: the skeleton, which owns the memory, still exists, and the kernel has terminated the
+    // text with a zero.
     let text = unsafe { CStr::from_ptr(place) }.to_string_lossy().into_owned();
     Some(text).filter(|text| !text.is_empty())
 }

@@ -18,16 +18,15 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 pub use words::{Boost, DomainWish};
 
-/// Shortest and longest slice, in microseconds. Below 100 us a CPU would mostly switch tasks;
-/// above 100 ms a task that nobody is interrupted for would wait longer than a person does not
-/// notice.
+/// Shortest and longest slice, in microseconds. Below 100 us a CPU would mostly switch tasks. Above
+/// 100 ms the user would notice the wait of a task that preempts none.
 const SLICE_US: std::ops::RangeInclusive<u64> = 100..=100_000;
-/// Shortest and longest interval between two lines of statistics, in seconds.
+/// Shortest and longest interval of statistics, in seconds.
 const INTERVAL_S: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
 
 static CATALOG: OnceLock<Catalog> = OnceLock::new();
 
-/// The policies that this program offers; set before the command line is read.
+/// Sets the policies that this program offers. To be called before it parses the command line.
 pub fn offer(own: &'static [PolicyInfo]) {
     CATALOG.get_or_init(|| Catalog::new(own));
 }
@@ -54,7 +53,7 @@ fn policy(name: &str) -> Result<PolicyInfo, String> {
     max_term_width = 100
 )]
 pub struct Options {
-    /// Other things to do than to schedule.
+    /// What to do instead of scheduling.
     #[command(subcommand)]
     pub command: Option<Command>,
 
@@ -76,34 +75,34 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub knobs: Option<PathBuf>,
 
-    /// Leave the knobs as they are at the start; without it they follow the load
+    /// Leave the knobs as they are at the start; without this option they follow the load
     #[arg(long)]
     pub no_adaptive: bool,
 
-    /// Decide in user space about idle CPUs too: every wake-up and every preemption comes up.
-    /// Slower, and complete: for debugging a policy
+    /// Decide in user space about idle CPUs too: every wakeup and every preemption is queued to it.
+    /// Slower, but complete: for debugging a policy
     #[arg(long)]
     pub full_user: bool,
 
-    /// Never interrupt a running task for one that wakes up: it runs to its next tick
+    /// Never kick a CPU for a task that wakes up: the running task goes on to the next tick
     #[arg(long)]
     pub no_preempt: bool,
 
-    /// Have the kernel refuse a part of the fast path. Exists so that the tests can show that the
-    /// rest goes on. May be given several times
+    /// Make the kernel refuse a part of the fast path, to test that the rest works without it. May
+    /// be given several times
     #[arg(long, value_enum, value_name = "PART", hide = true)]
     pub break_fast_path: Vec<Part>,
 
-    /// Decide so many microseconds late. Exists so that the benchmark can show that it would notice
+    /// Delay every round by so many microseconds, to test that the benchmark detects it
     #[arg(long, value_name = "US", hide = true)]
     pub plant_delay_us: Option<u64>,
 
-    /// Begin to decide so many milliseconds after the kernel half. Exists so that a test can show
-    /// that the machine goes on meanwhile
+    /// Start the first round so many milliseconds after the backend, to test that the machine goes
+    /// on meanwhile
     #[arg(long, value_name = "MS", hide = true)]
     pub plant_start_delay_ms: Option<u64>,
 
-    /// Let batch work leave CPUs idle rather than wake them up
+    /// Let Batch tasks leave CPUs idle rather than wake them up
     #[arg(long)]
     pub low_power: bool,
 
@@ -131,13 +130,13 @@ pub struct Options {
     #[arg(short = 'n', long)]
     pub numa_local: bool,
 
-    /// Number of CPUs that limits are derived from, 1 to 1024 [default: those of the machine]
+    /// Number of CPUs from which limits are derived, 1 to 1024 [default: those online]
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=CPUS_MAX as i64))]
     pub nr_cpus: Option<u32>,
 
-    /// Programs whose name begins with NAME belong to a tier whatever they do: lat-critical (the
-    /// default), interactive or batch. May be given several times; the first that fits counts
+    /// Give programs whose name begins with NAME a fixed tier: lat-critical (the default),
+    /// interactive or batch. May be given several times; the first match counts
     #[arg(long, value_name = "NAME[:TIER]")]
     pub boost: Vec<Boost>,
 
@@ -145,12 +144,12 @@ pub struct Options {
     #[arg(long, value_name = "NAME", value_parser = words::name)]
     pub compositor: Vec<Comm>,
 
-    /// Where what was learned of programs is kept
+    /// The file of learned profiles of programs
     /// [default: /var/lib/scx_pandemonium_user/procdb.bin]
     #[arg(long, value_name = "PATH", conflicts_with = "no_procdb")]
     pub procdb: Option<PathBuf>,
 
-    /// Neither use nor keep what was learned of programs
+    /// Neither use nor save learned profiles of programs
     #[arg(long)]
     pub no_procdb: bool,
 
@@ -158,24 +157,24 @@ pub struct Options {
     #[arg(long, value_name = "S", value_parser = interval)]
     pub stats: Option<f64>,
 
-    /// Print the statistics of the instance that is running, every S seconds; do not schedule
+    /// Print the statistics of the running scheduler every S seconds; do not schedule
     #[arg(long, value_name = "S", value_parser = interval)]
     pub monitor: Option<f64>,
 
-    /// Explain every field of the statistics
+    /// Describe every field of the statistics
     #[arg(long)]
     pub help_stats: bool,
 
-    /// Print at the end what happened in each second, of the last 8192, and a summary
+    /// Print at the end a table of the last 8192 seconds, and a summary
     #[arg(long)]
     pub dump_log: bool,
 
-    /// Print at the end which tasks were known, in which tier, and for how long each usually runs
+    /// Print at the end the known tasks, with tier and usual run
     #[arg(long)]
     pub dump_tasks: bool,
 
-    /// Write down what the policy is told and decides, for `pandemonium_lab replay` and `explain`;
-    /// FILE must not exist
+    /// Record the policy's inputs and decisions, for `pandemonium_lab replay` and `explain`; FILE
+    /// must not exist
     #[arg(long, value_name = "FILE", conflicts_with = "monitor")]
     pub record: Option<PathBuf>,
 
@@ -188,8 +187,8 @@ pub struct Options {
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub exit_dump_len: u32,
 
-    /// Print a line of statistics every second (every other while nothing happens), what libbpf
-    /// says, and the kernel's debug dump after an error
+    /// Print a line of statistics every second (every other while nothing happens), the messages of
+    /// libbpf, and the kernel's debug dump after an error
     #[arg(short = 'v', long)]
     pub verbose: bool,
 
@@ -201,26 +200,26 @@ pub struct Options {
     pub libbpf: LibbpfOpts,
 }
 
-/// What the program does besides scheduling.
+/// The commands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Show the knobs of the instance that is running, or change them
+    /// Show or change the knobs of the running scheduler
     ///
-    /// Without arguments every knob is printed, with its value, meaning and range. A knob that was
-    /// set is left alone by the adaptive loop until it is released.
+    /// Without arguments it prints every knob, with its value, meaning and range. The adaptive loop
+    /// leaves a knob alone that was set, until it is released.
     Tune(TuneArguments),
-    /// Ask the instance that is running about one task: its tier and why, and why it waits
+    /// Explain a task of the running scheduler: its tier and why, and why it waits
     Explain(ExplainArguments),
-    /// Show, export or forget what was learned of programs
+    /// Show, export or forget learned profiles of programs
     Procdb(ProcdbArguments),
     /// Measure schedulers side by side, and read the results: `bench --help` (pandemonium_bench)
     #[command(disable_help_flag = true)]
     Bench(Words),
-    /// Measure one workload under whatever scheduler is loaded, and print what was found as JSON
+    /// Measure one workload under the loaded scheduler, and print the results as JSON
     /// (pandemonium_probe)
     #[command(disable_help_flag = true)]
     Probe(Words),
-    /// Print a script that completes this command line
+    /// Print a script that completes this program's command line
     Completions {
         /// For which shell
         shell: Shell,
@@ -235,21 +234,21 @@ pub struct TuneArguments {
     /// Set a knob
     #[arg(value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
-    /// Give knobs back to the adaptive loop: they are as at the start
+    /// Give knobs back to the adaptive loop, with their values from the start
     #[arg(long, value_name = "KEY", num_args = 1..)]
     pub release: Vec<String>,
 }
 
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArguments {
-    /// The task: the number of a process or thread
+    /// The pid of a task: a process or a thread
     #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub pid: i32,
-    /// Watch it for so long, 1 to 60
+    /// Observe it for S seconds, 1 to 60
     #[arg(long = "for", value_name = "S", default_value_t = 2,
           value_parser = clap::value_parser!(u64).range(1..=60))]
     pub seconds: u64,
-    /// Tell of each wait that was longer, in microseconds
+    /// Report each longer wait, in microseconds
     #[arg(long, value_name = "US", default_value_t = 1_000)]
     pub over_us: u64,
 }
@@ -263,10 +262,10 @@ pub struct ProcdbArguments {
     pub what: ProcdbCommand,
 }
 
-/// What can be done with what was learned.
+/// Commands for learned profiles.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ProcdbCommand {
-    /// Print a table for people
+    /// Print a table
     Show,
     /// Print everything as JSON
     Export,
@@ -285,21 +284,21 @@ pub struct ForgetArguments {
     pub all: bool,
 }
 
-/// What another program is told.
+/// The arguments of another program.
 #[derive(Args, Clone, Debug)]
 pub struct Words {
-    /// Passed on as they are
+    /// Passed on unchanged
     #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<String>,
 }
 
 impl Options {
-    /// The policy that decides.
+    /// The chosen policy.
     pub fn policy(&self) -> PolicyInfo {
         self.policy.unwrap_or_else(|| catalog().default_policy())
     }
 
-    /// What clap cannot check: options against each other.
+    /// Checks what clap cannot: options against each other.
     pub fn check(&self) -> Result<(), Failure> {
         let extra_max = NAMES_MAX - COMPOSITORS.len();
         let extra = self.boost.len() + self.compositor.len();
@@ -313,7 +312,7 @@ impl Options {
     }
 }
 
-/// A script that completes the command line.
+/// The completion script.
 pub fn completions(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Options::command(), "scx_pandemonium_user", &mut script);
@@ -328,7 +327,7 @@ pub fn manual() -> Vec<u8> {
     page
 }
 
-/// Name and version of everything that decides how we schedule.
+/// The name and version of this program, and of the backend.
 pub fn version() -> String {
     format!(
         "scx_pandemonium_user {} - scx_rustland_core {}",
@@ -360,7 +359,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_value_out_of_range_is_refused_with_the_range() {
+    fn the_refusal_of_a_value_names_its_range() {
         for (args, range) in [
             (["--slice-us", "0"], "100..=100000"),
             (["-s", "100001"], "100..=100000"),
@@ -387,13 +386,13 @@ pub mod tests {
         assert!(parse(&[]).unwrap().check().is_ok());
         assert!(parse(&["--domain-strict"]).unwrap_err().contains("--primary-domain"));
         assert!(parse(&["--no-procdb", "--procdb", "x"]).is_err());
-        assert!(parse(&["-v", "tune"]).is_err(), "options are for scheduling");
-        assert!(parse(&["procdb", "forget"]).is_err(), "forget what?");
+        assert!(parse(&["-v", "tune"]).is_err(), "options and commands exclude each other");
+        assert!(parse(&["procdb", "forget"]).is_err(), "forget needs a name or --all");
         assert!(parse(&["procdb", "forget", "--all", "cc1"]).is_err());
     }
 
     #[test]
-    fn every_short_form_of_the_ecosystem_is_there() {
+    fn the_short_options_of_other_schedulers_exist() {
         let options = parse(&["-s", "2000", "-S", "500", "-l", "-n", "-p", "-v"]).unwrap();
         assert!(options.percpu_local && options.numa_local && options.partial && options.verbose);
         assert_eq!((options.slice_us, options.slice_us_min), (Some(2_000), Some(500)));
@@ -414,7 +413,7 @@ pub mod tests {
     }
 
     #[test]
-    fn the_manual_and_the_completions_know_every_option() {
+    fn the_manual_and_the_completions_have_every_option() {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         let (manual, script) = (text(manual()).replace("\\-", "-"), text(completions(Shell::Bash)));
         for option in

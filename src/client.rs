@@ -13,9 +13,7 @@ pub const PATIENCE_MS: u64 = 5_000;
 /// Connects to the running scheduler. If that is not permitted, the error says that only the
 /// scheduler's user may do `what`, and how: with the command `command`.
 pub fn connect(what: &str, command: &str) -> Result<StatsClient, Failure> {
-    StatsClient::new()
-        .connect(Some(PATIENCE_MS))
-        .map_err(|error| unconnected(error, what, command))
+    StatsClient::new().connect(Some(PATIENCE_MS)).map_err(|error| unconnected(error, what, command))
 }
 
 /// The failure to connect, in a sentence.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What happened in each second, for `--dump-log`.
+//! A log with an entry for each second, for `--dump-log`.
 
-use super::stats::Metrics;
+use super::metrics::Metrics;
 use super::telemetry;
 use pandemonium_engine::time::{Span, Stamp};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Seconds that are kept: two hours and a quarter (PANDEMONIUM 5.4.13).
+/// Entries that the log keeps: two hours and a quarter (PANDEMONIUM 5.4.13).
 pub const CAPACITY: usize = 8_192;
 
 /// One second.
@@ -34,7 +34,7 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// Adds a second; the oldest one goes when all places are taken.
+    /// Adds a second. A full log drops its oldest one.
     pub fn push(&mut self, at: Stamp, second: &Metrics) {
         if self.entries.len() == CAPACITY {
             self.entries.pop_front();
@@ -54,7 +54,7 @@ impl EventLog {
         });
     }
 
-    /// What two seconds or more say together.
+    /// The sums and means, of at least two seconds.
     fn summary(&self) -> Option<String> {
         let (first, last) = (self.entries.front()?, self.entries.back()?);
         let count = self.entries.len() as u64;
@@ -65,8 +65,8 @@ impl EventLog {
         let dispatches = sum(|entry| entry.dispatches);
         let idle = sum(|entry| entry.dispatches * entry.idle_pct).checked_div(dispatches);
         Some(format!(
-            "{count} seconds in {}: {dispatches} dispatches, {} of them ours; peak {} a second, \
-             mean {}; {}% placed by the kernel half; {} interrupts, {} rescues",
+            "{count} seconds in {}: {dispatches} dispatches, {} of them by the policy; peak {} a \
+             second, mean {}; {}% placed by the backend; {} kicks, {} rescues",
             last.at.since(first.at),
             sum(|entry| entry.decisions),
             self.entries.iter().map(|entry| entry.dispatches).max().unwrap_or(0),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_counts_time_from_its_first_line() {
+    fn the_table_counts_time_from_its_first_entry() {
         let mut log = EventLog::default();
         assert_eq!(log.to_string(), "the log is empty");
         log.push(at(70), &second(100, 10.0));
@@ -149,15 +149,15 @@ mod tests {
                  HEAVY LONGRUN",
                 "     2.0      300    50      150      5       0       0  250us     1ms      1  \
                  HEAVY LONGRUN",
-                "2 seconds in 2000ms: 400 dispatches, 200 of them ours; peak 300 a second, mean \
-                 200; 40% placed by the kernel half; 10 interrupts, 2 rescues",
+                "2 seconds in 2000ms: 400 dispatches, 200 of them by the policy; peak 300 a \
+                 second, mean 200; 40% placed by the backend; 10 kicks, 2 rescues",
             ]
             .join("\n")
         );
     }
 
     #[test]
-    fn the_oldest_second_makes_room() {
+    fn a_full_log_drops_its_oldest_second() {
         let mut log = EventLog::default();
         for number in 0..CAPACITY as u64 + 3 {
             log.push(at(number), &second(number, 0.0));

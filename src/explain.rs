@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `explain PID`: what a task is to the running policy, on what that rests, and why it waits.
+//! `explain PID`: how the running policy classifies a task and why, and why the task waits.
 //!
 //! A request over the statistics socket has the target `explain` and the arguments `pid` and
-//! `over_us`. The supervisor asks the worker through shared memory and tells in sentences what came
-//! back ([`Answer`]). From the first question on the worker watches the task for a minute; so the
-//! client asks, waits, and asks again.
+//! `over_us`. The supervisor sends a query to the worker through shared memory, and puts the reply
+//! ([`Reply`]) into sentences. The worker observes the task for a minute from the query on. So the
+//! client sends a request, waits, and sends another one.
 
 use super::cli::ExplainArguments;
-use super::listen::{Answer, Wait};
 use super::procdb_file::text::without_controls;
 use super::shared::Shared;
-use super::shared::query::Question;
-use super::telemetry;
-use super::tune::{PATIENCE_MS, unconnected};
+use super::shared::query::Query;
+use super::shared::reply::{Reply, Wait};
+use super::{client, output};
 use anyhow::{Result, anyhow};
 use pandemonium_engine::task::{Pid, Reason};
 use pandemonium_engine::time::{Span, Stamp};
@@ -28,39 +27,42 @@ use std::time::{Duration, Instant};
 
 /// The name of the request's target.
 pub const TARGET: &str = "explain";
-/// A worker with nothing to do runs once a second; one that does not answer for longer hangs.
+/// An idle worker has a round once a second. One that does not reply for longer hangs.
 const PATIENCE: Duration = Duration::from_secs(3);
-const GLANCE: Duration = Duration::from_millis(5);
+/// How often the supervisor looks for the reply.
+const POLL: Duration = Duration::from_millis(5);
 
-/// The answer to a client.
+/// The response to a request.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Reply {
-    Told(Vec<String>),
+enum Response {
+    /// The explanation, in lines.
+    #[serde(rename = "told")]
+    Explained(Vec<String>),
     Refused(String),
 }
 
-/// Where questions are asked, one after the other.
+/// Sends queries to the worker, one at a time.
 pub struct QueryServer {
     shared: Arc<Shared>,
     turn: Mutex<()>,
 }
 
 impl QueryServer {
-    /// Questions to the worker behind this memory.
+    /// The server for the worker that has this memory.
     pub fn of(shared: Arc<Shared>) -> QueryServer {
         QueryServer { shared, turn: Mutex::new(()) }
     }
 
-    fn ask(&self, question: Question) -> Result<Answer, String> {
+    fn ask(&self, query: Query) -> Result<Reply, String> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let query = &self.shared.query;
-        let number = query.ask(question);
+        let cell = &self.shared.query;
+        let number = cell.ask(query);
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
-            match query.answered() {
-                Some(answer) if answer.number == number => return Ok(answer),
-                _ => thread::sleep(GLANCE),
+            match cell.newest_reply() {
+                Some(reply) if reply.number == number => return Ok(reply),
+                _ => thread::sleep(POLL),
             }
         }
         Err(format!("the scheduler has not answered for {} s", PATIENCE.as_secs()))
@@ -68,15 +70,15 @@ impl QueryServer {
 }
 
 /// The server's side.
-pub fn answer(query_server: &QueryServer, args: &BTreeMap<String, String>) -> Result<Value> {
-    let reply = match question(args).and_then(|question| query_server.ask(question)) {
-        Ok(answer) => Reply::Told(tell(&answer, &name_of)),
-        Err(sentence) => Reply::Refused(sentence),
+pub fn respond(query_server: &QueryServer, args: &BTreeMap<String, String>) -> Result<Value> {
+    let response = match query(args).and_then(|query| query_server.ask(query)) {
+        Ok(reply) => Response::Explained(describe(&reply, &name_of)),
+        Err(sentence) => Response::Refused(sentence),
     };
-    Ok(serde_json::to_value(reply)?)
+    Ok(serde_json::to_value(response)?)
 }
 
-fn question(args: &BTreeMap<String, String>) -> Result<Question, String> {
+fn query(args: &BTreeMap<String, String>) -> Result<Query, String> {
     let number = |name: &str, default: u64, most: u64| match args.get(name) {
         None => Ok(default),
         Some(text) => {
@@ -85,93 +87,91 @@ fn question(args: &BTreeMap<String, String>) -> Result<Question, String> {
         }
     };
     let pid = number("pid", 0, i32::MAX as u64)?;
-    let pid = Pid::new(pid as i32).ok_or("which task? `pid` says it")?;
-    let over = Span::from_micros(number("over_us", 1_000, 60_000_000)?);
-    Ok(Question { pid, over })
+    let pid = Pid::new(pid as i32).ok_or("the argument `pid` is missing")?;
+    let threshold = Span::from_micros(number("over_us", 1_000, 60_000_000)?);
+    Ok(Query { pid, threshold })
 }
 
-/// The client's side: asks, and prints.
+/// The client's side: sends two requests, and prints the second response.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
-    let mut client = StatsClient::new()
-        .connect(Some(PATIENCE_MS))
-        .map_err(|error| unconnected(error, "ask about its tasks", "explain PID"))?;
+    let mut client = client::connect("ask about its tasks", "explain PID")?;
     let request = vec![
         ("target".into(), TARGET.into()),
         ("pid".into(), arguments.pid.to_string()),
         ("over_us".into(), arguments.over_us.to_string()),
     ];
     let mut ask = || {
-        let reply = client.request("stats", request.clone());
-        let unanswered = |error: anyhow::Error| {
+        let response = client.request("stats", request.clone());
+        let no_response = |error: anyhow::Error| {
             Failure::Internal(error.context("the scheduler that runs explains nothing"))
         };
-        match reply.map_err(unanswered)? {
-            Reply::Told(lines) => Ok(lines),
-            Reply::Refused(sentence) => Err(Failure::Internal(anyhow!(sentence))),
+        match response.map_err(no_response)? {
+            Response::Explained(lines) => Ok(lines),
+            Response::Refused(sentence) => Err(Failure::Internal(anyhow!(sentence))),
         }
     };
     ask()?;
     thread::sleep(Duration::from_secs(arguments.seconds));
-    telemetry::print(&ask()?.join("\n"));
+    output::print(&ask()?.join("\n"));
     Ok(())
 }
 
-/// What a task is called that is somebody's present, if there is one.
+/// The name of a task, if it exists.
 fn name_of(pid: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
     Some(without_controls(String::from_utf8_lossy(&name).trim_end()))
 }
 
-/// The answer in sentences.
-fn tell(answer: &Answer, name_of: &dyn Fn(u32) -> Option<String>) -> Vec<String> {
-    let pid = answer.pid.map_or(0, |pid| pid.as_raw());
+/// The reply in sentences.
+fn describe(reply: &Reply, name_of: &dyn Fn(u32) -> Option<String>) -> Vec<String> {
+    let pid = reply.pid.map_or(0, |pid| pid.as_raw());
     let mut lines = Vec::new();
-    match answer.explained.as_str() {
+    match reply.explained.as_str() {
         "" => lines.push(match name_of(pid as u32) {
             Some(name) => format!(
-                "{name} (pid {pid}) is nothing to the policy: it has not come up, or the policy \
-                 keeps nothing of tasks."
+                "{name} (pid {pid}) is unknown to the policy: it has not been queued to user \
+                 space, or the policy keeps no records of tasks."
             ),
             None => format!("There is no task {pid}, and the policy knows none."),
         }),
         explained => lines.push(without_controls(explained)),
     }
-    lines.push(tell_decisions(answer));
-    if let Some(since) = answer.waiting {
-        lines.push(format!("It waits now, for {}.", answer.now.since(since)));
+    lines.push(describe_decisions(reply));
+    if let Some(since) = reply.waiting {
+        lines.push(format!("It waits now, for {}.", reply.now.since(since)));
     }
-    let told = (answer.nr_long as usize).min(answer.long.len());
-    lines.extend(answer.long[..told].iter().map(|wait| tell_wait(wait, answer.now, name_of)));
-    if answer.nr_long > told as u64 {
-        lines.push(format!("{} more waits were long.", answer.nr_long - told as u64));
+    let listed = (reply.nr_long as usize).min(reply.long.len());
+    lines.extend(reply.long[..listed].iter().map(|wait| describe_wait(wait, reply.now, name_of)));
+    if reply.nr_long > listed as u64 {
+        lines.push(format!("{} more waits were long.", reply.nr_long - listed as u64));
     }
     lines
 }
 
-fn tell_decisions(answer: &Answer) -> String {
-    let Answer { wakeups, requeues, .. } = *answer;
-    let watched = answer.now.since(answer.since);
-    let decisions: u64 = answer.tiers.iter().sum();
+fn describe_decisions(reply: &Reply) -> String {
+    let Reply { wakeups, requeues, .. } = *reply;
+    let observed = reply.now.since(reply.since);
+    let decisions: u64 = reply.tiers.iter().sum();
     if wakeups + requeues + decisions == 0 {
         return format!(
-            "In {watched} it did not come up: it slept, ran on, or the kernel half placed it on an \
-             idle CPU."
+            "In {observed} it was not queued to user space: it slept, ran on, or the backend \
+             placed it on an idle CPU."
         );
     }
-    let reasons = Reason::ALL.into_iter().zip(answer.reasons).filter(|(_, times)| *times > 0);
+    let reasons = Reason::ALL.into_iter().zip(reply.reasons).filter(|(_, times)| *times > 0);
     let reasons: Vec<String> =
         reasons.map(|(reason, times)| format!("{times} by {}", rule(reason))).collect();
     format!(
-        "In {watched} it came up {wakeups} times after a sleep and {requeues} times after losing \
-         its CPU. It was decided for {decisions} times ({}), {} us after it came up on average and \
-         {} us at most.",
+        "In {observed} it was queued to user space {wakeups} times after a sleep and {requeues} \
+         times after losing its CPU. It was dispatched {decisions} times ({}), after {} us on \
+         average and {} us at most.",
         if reasons.is_empty() { "never".into() } else { reasons.join(", ") },
-        answer.waited.scale(1, decisions.max(1)).as_micros(),
-        answer.longest.as_micros(),
+        reply.waited.scale(1, decisions.max(1)).as_micros(),
+        reply.longest.as_micros(),
     )
 }
 
-fn tell_wait(wait: &Wait, now: Stamp, name_of: &dyn Fn(u32) -> Option<String>) -> String {
+fn describe_wait(wait: &Wait, now: Stamp, name_of: &dyn Fn(u32) -> Option<String>) -> String {
     let why = if wait.woke { "woke up" } else { "had lost its CPU" };
     let mut text = format!(
         "{} ago it {why} and waited {} us as {:?}",
@@ -179,33 +179,34 @@ fn tell_wait(wait: &Wait, now: Stamp, name_of: &dyn Fn(u32) -> Option<String>) -
         wait.waited.as_micros(),
         wait.tier
     );
-    let passed: u32 = wait.passed.iter().sum();
-    if passed == 0 {
-        text += "; nobody was decided for meanwhile: the scheduler had no CPU";
+    let others: u32 = wait.others_first.iter().sum();
+    if others == 0 {
+        text += "; no other task was dispatched meanwhile: the scheduler had no CPU";
     } else {
         let named = |pid: &u32| match name_of(*pid) {
             Some(name) => format!("{name} ({pid})"),
             None => pid.to_string(),
         };
-        let others: Vec<String> = wait.others.iter().filter(|pid| **pid != 0).map(named).collect();
+        let last: Vec<String> =
+            wait.last_others.iter().filter(|pid| **pid != 0).map(named).collect();
         text += &format!(
-            "; {passed} others came first, {} of them more urgent, the last: {}",
-            wait.passed[wait.tier.index() + 1..].iter().sum::<u32>(),
-            others.join(", ")
+            "; {others} others came first, {} of them more urgent, the last: {}",
+            wait.others_first[wait.tier.index() + 1..].iter().sum::<u32>(),
+            last.join(", ")
         );
     }
     text + &format!(". It was chosen by {}.", rule(wait.reason))
 }
 
-/// The rules by name.
+/// The name of a rule.
 fn rule(reason: Reason) -> &'static str {
     match reason {
         Reason::Order => "order",
         Reason::OverflowRescue => "overflow rescue",
-        Reason::Deficit => "the deficit of batch work",
+        Reason::Deficit => "the deficit of Batch tasks",
         Reason::StarvationRescue => "starvation rescue",
-        Reason::CodelRescue => "the rescue of batch work that waits",
-        Reason::Fifo => "arrival, since there were CPUs to spare",
+        Reason::CodelRescue => "the rescue of waiting Batch tasks",
+        Reason::Fifo => "arrival, since CPUs were idle",
     }
 }
 
@@ -216,21 +217,21 @@ mod tests {
     use pandemonium_engine::task::Tier;
     use std::fmt::Write;
 
-    fn known() -> Answer {
+    fn known() -> Reply {
         let wait = Wait {
             at: Stamp::from_nanos(1_000_000_000),
             waited: Span::from_millis(7),
             tier: Tier::Batch,
             reason: Reason::StarvationRescue,
-            passed: [2, 0, 3],
-            others: [41, 42, 0],
+            others_first: [2, 0, 3],
+            last_others: [41, 42, 0],
             ..Wait::default()
         };
         let mut explained = BoundedText::default();
         explained.write_str("cc1 (pid 40) is Batch: it computes.").unwrap();
-        let mut long = [Wait::default(); crate::listen::TOLD];
+        let mut long = [Wait::default(); crate::shared::reply::LONG_WAITS];
         long[0] = wait;
-        Answer {
+        Reply {
             pid: Pid::new(40),
             now: Stamp::from_nanos(3_000_000_000),
             requeues: 12,
@@ -241,19 +242,19 @@ mod tests {
             explained,
             nr_long: 1,
             long,
-            ..Answer::default()
+            ..Reply::default()
         }
     }
 
     #[test]
-    fn a_task_is_told_in_sentences() {
+    fn a_reply_is_put_into_sentences() {
         let name = |pid: u32| (pid == 41).then(|| "firefox".to_owned());
-        let lines = tell(&known(), &name);
+        let lines = describe(&known(), &name);
         let expected = [
             "cc1 (pid 40) is Batch: it computes.",
-            "In 3000ms it came up 0 times after a sleep and 12 times after losing its CPU. It was \
-             decided for 12 times (11 by order, 1 by starvation rescue), 2000 us after it came up \
-             on average and 7000 us at most.",
+            "In 3000ms it was queued to user space 0 times after a sleep and 12 times after losing \
+             its CPU. It was dispatched 12 times (11 by order, 1 by starvation rescue), after 2000 \
+             us on average and 7000 us at most.",
             "2000ms ago it had lost its CPU and waited 7000 us as Batch; 5 others came first, 3 of \
              them more urgent, the last: firefox (41), 42. It was chosen by starvation rescue.",
         ];
@@ -261,26 +262,27 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_nobody_knows_is_told_to_be_none() {
-        let nobody = Answer { pid: Pid::new(40), ..Answer::default() };
-        let lines = tell(&nobody, &|_| None);
+    fn an_unknown_task_is_reported_as_unknown() {
+        let unknown = Reply { pid: Pid::new(40), ..Reply::default() };
+        let lines = describe(&unknown, &|_| None);
         assert_eq!(lines[0], "There is no task 40, and the policy knows none.");
-        assert!(lines[1].contains("did not come up"), "{lines:?}");
-        assert!(tell(&nobody, &|_| Some("init".into()))[0].starts_with("init (pid 40) is nothing"));
+        assert!(lines[1].contains("was not queued to user space"), "{lines:?}");
+        let lines = describe(&unknown, &|_| Some("init".into()));
+        assert!(lines[0].starts_with("init (pid 40) is unknown to the policy"), "{lines:?}");
     }
 
     #[test]
-    fn a_question_that_makes_no_sense_is_refused_and_so_is_one_that_nobody_answers() {
+    fn a_wrong_request_is_refused_and_so_is_one_without_a_worker() {
         let query_server = QueryServer::of(Arc::new(Shared::create().unwrap()));
         let ask = |args: &[(&str, &str)]| {
             let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
-            let value = answer(&query_server, &args.iter().map(own).collect()).unwrap();
+            let value = respond(&query_server, &args.iter().map(own).collect()).unwrap();
             match serde_json::from_value(value).unwrap() {
-                Reply::Refused(sentence) => sentence,
-                told => panic!("{told:?}"),
+                Response::Refused(sentence) => sentence,
+                other => panic!("{other:?}"),
             }
         };
-        assert_eq!(ask(&[]), "which task? `pid` says it");
+        assert_eq!(ask(&[]), "the argument `pid` is missing");
         assert_eq!(ask(&[("pid", "x")]), "pid takes 0 to 2147483647, not \"x\"");
         assert_eq!(ask(&[("pid", "5")]), "the scheduler has not answered for 3 s");
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The fast path: a BPF object of our own that runs beside the backend, and the memory through
-//! which it tells what it sees (`src/bpf/fast_path.h`).
+//! The fast path: a second BPF object that runs beside the backend, and the memory that it shares
+//! with user space (`src/bpf/fast_path.h`).
 
 mod mapped;
 mod news;
@@ -26,12 +26,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
 #[allow(missing_docs, non_upper_case_globals, non_camel_case_types, non_snake_case, dead_code)]
-#[allow(clippy::all, clippy::unwrap_used)]
+#[allow(clippy::all, clippy::pedantic, clippy::unwrap_used)]
 mod fast_path_intf {
     include!(concat!(env!("OUT_DIR"), "/fast_path/bpf_intf.rs"));
 }
 
-#[allow(dead_code, clippy::all, clippy::unwrap_used)]
+#[allow(dead_code, clippy::all, clippy::pedantic, clippy::unwrap_used)]
 mod fast_path_skel {
     include!(concat!(env!("OUT_DIR"), "/fast_path/fast_path_skel.rs"));
 }
@@ -39,7 +39,7 @@ mod fast_path_skel {
 use fast_path_intf as abi;
 use fast_path_skel::{FastPathSkel, FastPathSkelBuilder, OpenFastPathSkel};
 
-/// How often loading is tried: each time without one more part.
+/// Attempts to load the object, each without one more part.
 pub const ATTEMPTS: usize = Part::ALL.len();
 /// Rows of counters; see `FP_CPUS`.
 const CPUS: usize = abi::fp_limits_FP_CPUS as usize;
@@ -49,7 +49,7 @@ pub struct FastPath<'obj> {
     /// Attached programs run as long as their links live.
     _links: Vec<Link>,
     skel: FastPathSkel<'obj>,
-    lost: Parts,
+    missing: Parts,
     records: Records,
     counters: Mapped<abi::fp_counters, CPUS>,
     shared: Mapped<abi::fp_settings, 1>,
@@ -57,44 +57,44 @@ pub struct FastPath<'obj> {
     round: Mapped<abi::fp_round, 1>,
     cpus: Mapped<abi::fp_cpu, CPUS>,
     news: News,
-    /// How long messages and decisions took, as far as user space can tell.
+    /// Times of [`Stage::Received`].
     received: Fine,
+    /// Times of [`Stage::Decided`].
     decided: Fine,
 }
 
-// Counted in the order in which they are read.
 const _: () = assert!(abi::fp_event_FP_EVENTS as usize == Event::ALL.len());
 const _: () = assert!(abi::fp_limits_FP_FINE_BUCKETS as usize == Fine::BUCKETS);
 
 impl<'obj> FastPath<'obj> {
-    /// Loads and attaches it, without what the kernel refuses. To be called before memory is
-    /// locked.
+    /// Loads and attaches all parts that the kernel accepts. To be called before the process locks
+    /// its memory.
     pub fn load(
         objects: &'obj mut [MaybeUninit<OpenObject>; ATTEMPTS],
-        wish: &Wish,
+        config: &Config,
         topology: &Topology,
     ) -> Result<Self> {
-        let mut lost = Parts::default();
+        let mut missing = Parts::default();
         for object in objects {
             refusal::take();
-            match open(object, wish, topology, lost)?.load() {
-                Ok(skel) => return FastPath::begin(skel, lost, &wish.online),
-                // Nothing that a part could be blamed for, or was already.
-                Err(error) => match refusal::take().filter(|part| !lost.has(*part)) {
-                    Some(part) => lost.add(part),
+            match open(object, config, topology, missing)?.load() {
+                Ok(skel) => return FastPath::attach(skel, missing, &config.online),
+                // Without a message that names another part, a further attempt would fail too.
+                Err(error) => match refusal::take().filter(|part| !missing.has(*part)) {
+                    Some(part) => missing.add(part),
                     None => return Err(error.into()),
                 },
             }
-            ensure!(lost != Parts::all(), "the kernel refused each of its parts");
+            ensure!(missing != Parts::all(), "the kernel refused each of its parts");
         }
         bail!("the kernel refused it")
     }
 
-    /// Attaches what was loaded, and opens what it tells.
-    fn begin(mut skel: FastPathSkel<'obj>, mut lost: Parts, online: &CpuMask) -> Result<Self> {
+    /// Attaches the programs, and maps the shared memory.
+    fn attach(mut skel: FastPathSkel<'obj>, mut missing: Parts, online: &CpuMask) -> Result<Self> {
         let cpus = Mapped::new(&skel.maps.cpus)?;
         mark_offline(&cpus, online);
-        let links = attach(&mut skel, &mut lost);
+        let links = attach(&mut skel, &mut missing);
         let fast = FastPath {
             records: Records::new(&skel.maps.tasks, &skel.maps.hints)?,
             counters: Mapped::new(&skel.maps.counters)?,
@@ -107,18 +107,19 @@ impl<'obj> FastPath<'obj> {
             decided: Fine::default(),
             _links: links,
             skel,
-            lost,
+            missing,
         };
         fast.store();
         Ok(fast)
     }
 
     /// The parts that the kernel refused.
-    pub fn lost(&self) -> Parts {
-        self.lost
+    pub fn missing(&self) -> Parts {
+        self.missing
     }
 
-    /// A message about a task has come: tells the kernel so, and says what is known of the task.
+    /// User space has received a message about a task: notes that for the kernel, and returns the
+    /// task's facts.
     pub fn receive(&mut self, pid: Pid, now: Stamp) -> Option<Facts> {
         let (facts, waited) = self.records.receive(pid, now)?;
         if let Some(waited) = waited {
@@ -127,21 +128,21 @@ impl<'obj> FastPath<'obj> {
         Some(facts)
     }
 
-    /// Tells the kernel what the policy thinks of a task, as a decision about it is sent.
+    /// User space sends a decision about a task: notes its tier and the time for the kernel.
     pub fn sent(&mut self, pid: Pid, tier: Tier, now: Stamp) {
         if tier > Tier::Batch {
-            self.look_after(pid);
+            self.note_decision(pid);
         }
         if let Some(took) = self.records.sent(pid, tier, now) {
             self.decided.record(took);
         }
     }
 
-    /// The task shall not be left waiting when the round is over.
-    fn look_after(&self, pid: Pid) {
+    /// Has the kernel check after the round whether the task is stranded.
+    fn note_decision(&self, pid: Pid) {
         let round = self.round.at(0);
-        // SAFETY: points into the mapping, which nobody else writes. The kernel reads it when this
-        // process leaves its CPU, not meanwhile.
+        // SAFETY: points into the mapping, which this process alone writes. The kernel reads it
+        // when this process leaves its CPU, not meanwhile.
         unsafe {
             let decided = (*round).decided;
             let place = decided as usize % (*round).pids.len();
@@ -150,24 +151,24 @@ impl<'obj> FastPath<'obj> {
         }
     }
 
-    /// A task that is gone. Takes in a bounded number of news.
+    /// The next task that has exited. Reads a bounded number of news.
     pub fn next_exit(&mut self) -> Option<Pid> {
-        for _ in 0..news::MOST {
+        for _ in 0..news::READ_MAX {
             let (pid, kind) = self.news.next()?;
-            if self.records.hear(pid, kind) {
+            if self.records.take_news(pid, kind) {
                 return Some(pid);
             }
         }
         None
     }
 
-    /// Of the first 64 CPUs the idle ones, and those that run a task of ours. One that was never
-    /// seen to switch is not known to do either.
+    /// The idle ones of the first 64 CPUs, and those that run a SCHED_EXT task. A CPU that has not
+    /// switched since the load is in neither.
     pub fn occupancy(&self) -> (CpuSet, CpuSet) {
         let (mut idle, mut busy) = (0, 0);
         for cpu in 0..(*scx_utils::NR_CPU_IDS).min(u64::BITS as usize) {
-            // SAFETY: points into the mapping; any bytes are valid integers. A record that is half
-            // an old one costs a less than perfect choice.
+            // SAFETY: points into the mapping; any bytes are valid integers. A record that changes
+            // meanwhile costs a less than perfect choice.
             let record = unsafe { std::ptr::read_volatile(self.cpus.at(cpu)) };
             match record.occupant {
                 _ if record.since == 0 => {}
@@ -179,8 +180,8 @@ impl<'obj> FastPath<'obj> {
         (CpuSet(idle), CpuSet(busy))
     }
 
-    /// How the fast path shall interrupt, from now on.
-    pub fn settle(&mut self, new: Settings) {
+    /// Changes the settings.
+    pub fn set(&mut self, new: Settings) {
         if new != self.settings {
             self.settings = new;
             self.store();
@@ -190,36 +191,36 @@ impl<'obj> FastPath<'obj> {
     fn store(&self) {
         let (new, settings) = (&self.settings, self.shared.at(0));
         let waiting = new.waiting.map_or(abi::fp_occupant_FP_IDLE, occupant);
-        // SAFETY: points into the mapping. Each field is read by itself, so a kernel that sees
-        // some old and some new ones does nothing wrong.
+        // SAFETY: points into the mapping. The kernel reads each field by itself, and any mix of
+        // old and new ones is valid.
         unsafe {
             (&raw mut (*settings).preempt_thresh_ns).write_volatile(new.preempt_thresh.as_nanos());
             (&raw mut (*settings).burst).write_volatile(new.burst as u32);
             (&raw mut (*settings).hand_off).write_volatile(new.hand_off as u32);
             (&raw mut (*settings).waiting).write_volatile(waiting);
-            let preempt = new.preempt && !self.lost.has(Part::Switches);
+            let preempt = new.preempt && !self.missing.has(Part::Switches);
             (&raw mut (*settings).preempt).write_volatile(preempt as u32);
         }
     }
 
-    /// Interrupts whoever runs on `cpu`. One system call.
+    /// Kicks `cpu`, with a system call.
     pub fn kick(&self, cpu: CpuId) {
-        if self.lost.has(Part::Asking) {
+        if self.missing.has(Part::Asking) {
             return;
         }
         let mut argument = abi::fp_kick_arg { cpu: cpu.as_raw() };
-        // Nothing can be done about a failure, and nothing has to: the tick comes.
+        // After a failure the task waits for the tick.
         run(&self.skel.progs.fp_kick, &mut argument);
     }
 
-    /// What was counted, over all CPUs that the machine can have.
-    pub fn fast_path_counters(&self) -> FastPathCounters {
+    /// The sums of the counters over all possible CPUs.
+    pub fn counters(&self) -> FastPathCounters {
         let mut sum = FastPathCounters::default();
         sum.add_stage(Stage::Received, &self.received);
         sum.add_stage(Stage::Decided, &self.decided);
         for cpu in 0..(*scx_utils::NR_CPU_IDS).min(CPUS) {
-            // SAFETY: points into the mapping; any bytes are valid integers, and none is written
-            // in two parts.
+            // SAFETY: points into the mapping; any bytes are valid integers, and the kernel writes
+            // each of them at once.
             let row = unsafe { &*self.counters.at(cpu) };
             sum.add(&Row {
                 latency: &row.wake_latency,
@@ -235,35 +236,35 @@ impl<'obj> FastPath<'obj> {
     }
 }
 
-/// What is wanted of the fast path from the start.
+/// The configuration of the fast path, fixed while it is loaded.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
-    /// The CPUs that tasks prefer, of the first 64; 0 if there are none.
+pub struct Config {
+    /// The domain: CPUs that tasks prefer, of the first 64; 0 if there is none.
     pub domain: u64,
-    /// The CPUs that are online. No other one is ever interrupted or waited for.
+    /// The CPUs that are online. No other one is kicked, or waited for.
     pub online: CpuMask,
-    /// Parts that the kernel shall refuse, for tests.
+    /// Parts that the kernel is to refuse, for tests.
     pub broken: Parts,
 }
 
-/// How the fast path shall interrupt. By default, not at all.
+/// The settings of the fast path. The default has no kicks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether to interrupt at all.
+    /// Whether CPUs are kicked at all.
     pub preempt: bool,
-    /// Whether a waker that has always slept soon afterwards is trusted to do so again.
+    /// Whether wakers are trusted to hand over their CPU.
     pub hand_off: bool,
-    /// A Batch task that has run less is not interrupted for another one.
+    /// A Batch task that has run for less than this is not preempted by another Batch task.
     pub preempt_thresh: Span,
-    /// Whether many tasks wake up at the moment: then the threshold counts as zero.
+    /// Whether there is a burst of wakeups: then the threshold counts as zero.
     pub burst: bool,
-    /// The most urgent tier of which a task waits for a decision. Interactive stands for
-    /// LatCritical too.
+    /// The highest tier of which a task waits for a decision. Interactive stands for LatCritical
+    /// too.
     pub waiting: Option<Tier>,
 }
 
-/// Marks every CPU that is not online. Left as it is, its record would be that of an idle CPU: the
-/// first choice of every wakeup, with a queue that no CPU serves.
+/// Marks every CPU that is not online. Without the mark its record is that of an idle CPU: the
+/// first choice of every wakeup, with a DSQ that no CPU serves.
 fn mark_offline(cpus: &Mapped<abi::fp_cpu, CPUS>, online: &CpuMask) {
     for cpu in (0..CPUS as i32).filter_map(CpuId::new).filter(|cpu| !online.contains(*cpu)) {
         let record = cpus.at(cpu.as_raw() as usize);
@@ -281,7 +282,7 @@ fn occupant(tier: Tier) -> u32 {
     }
 }
 
-/// How often the kernel's tick comes, which is how exact the coarse clock is.
+/// The interval of the kernel's tick: the resolution of the coarse clock.
 fn tick() -> Span {
     let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes only into `tick`.
@@ -289,11 +290,11 @@ fn tick() -> Span {
     Span::from_nanos(tick.tv_sec as u64 * 1_000_000_000 + tick.tv_nsec as u64)
 }
 
-/// Opens it and fills in what it has to know; `without` some parts, and with those broken that
-/// are to be broken.
+/// Opens the object and sets its constants. Leaves out the parts in `without`, and makes the kernel
+/// refuse those in `config.broken`.
 fn open<'obj>(
     object: &'obj mut MaybeUninit<OpenObject>,
-    wish: &Wish,
+    config: &Config,
     topology: &Topology,
     without: Parts,
 ) -> Result<OpenFastPathSkel<'obj>> {
@@ -302,48 +303,48 @@ fn open<'obj>(
     constants.scheduler_tgid = std::process::id();
     constants.nr_cpus = *scx_utils::NR_CPU_IDS as u32;
     for (l2, cpu) in constants.l2_of.iter_mut().zip((0..).filter_map(CpuId::new)) {
-        // A cache that nobody knows of is shared with nobody; dense numbers stay far below.
+        // An unknown cache counts as the CPU's own. The dense numbers of known caches are far
+        // lower.
         let alone = 1 << 15 | cpu.as_raw() as u16;
         *l2 = Some(topology.place(cpu).l2).filter(|l2| *l2 != u16::MAX).unwrap_or(alone);
     }
     constants.tick_ns = tick().as_nanos();
-    constants.domain = wish.domain;
-    // The flag's number is the running kernel's business; without it a kick that should preempt
-    // would silently be a plain one.
+    constants.domain = config.domain;
+    // The running kernel defines the flag's number. With a wrong one a kick would not preempt.
     let preempt = scx_utils::compat::read_enum("scx_kick_flags", "SCX_KICK_PREEMPT")?;
     constants.kick_flags = preempt;
     for mut program in open.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let part = Part::of(&name).context("a program belongs to no part")?;
         program.set_autoload(!without.has(part));
-        if wish.broken.has(part) {
-            // No program of ours passes as such a one.
+        if config.broken.has(part) {
+            // None of the programs is valid as this type.
             program.set_prog_type(ProgramType::SkLookup);
         }
     }
     Ok(open)
 }
 
-/// Attaches what was loaded, part by part; a part that fails is lost as a whole.
-fn attach(skel: &mut FastPathSkel, lost: &mut Parts) -> Vec<Link> {
+/// Attaches the loaded programs, part by part. A part with a failure is missing as a whole.
+fn attach(skel: &mut FastPathSkel, missing: &mut Parts) -> Vec<Link> {
     let mut links = Vec::new();
-    let refused = *lost;
+    let refused = *missing;
     for part in Part::ALL.into_iter().filter(|part| !refused.has(*part)) {
         let prepared = part != Part::Timers || run(&skel.progs.fp_prepare, &mut ());
         let programs = skel.object_mut().progs_mut().filter(|program| {
-            let ours = part.programs().iter().any(|name| program.name() == *name);
-            ours && program.prog_type() == ProgramType::Tracing
+            let is_member = part.programs().iter().any(|name| program.name() == *name);
+            is_member && program.prog_type() == ProgramType::Tracing
         });
         let attached = programs.map(|program| program.attach()).collect::<Result<Vec<_>, _>>();
         match attached {
             Ok(attached) if prepared => links.extend(attached),
-            _ => lost.add(part),
+            _ => missing.add(part),
         }
     }
     links
 }
 
-/// Runs a program that waits for nothing, with `argument` as its context. Whether all went well.
+/// Runs a program of type `syscall` with `argument` as its context. Returns whether it succeeded.
 fn run<T>(program: &impl AsFd, argument: &mut T) -> bool {
     // SAFETY: all-zero is how libbpf wants its options before they are filled in.
     let mut options: libbpf_sys::bpf_test_run_opts = unsafe { std::mem::zeroed() };

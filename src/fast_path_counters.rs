@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the fast path counts by length of time and by cache, as one row of numbers, so that it can
-//! be shared, added up and compared with an earlier one.
+//! The fast path's counters: times by length, cache hits and events. They are one row of numbers,
+//! so that rows can be shared, added, and subtracted.
 
 use pandemonium_engine::fine::Fine;
 use pandemonium_engine::histogram::{Latencies, Sleeps};
@@ -21,14 +21,14 @@ const STAGES: usize = WAITS + TIERS * Fine::BUCKETS;
 const EVENTS: usize = STAGES + Stage::ALL.len() * Fine::BUCKETS;
 const WORDS: usize = EVENTS + Event::ALL.len();
 
-/// The way of a decision, each stage named by its end.
+/// A stage of a decision, named by its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// From the kernel's message, or the wake-up behind it, until we have it.
+    /// From the wakeup or the requeue until user space has received the message.
     Received,
-    /// Until the decision is sent.
+    /// From then until user space sends the decision.
     Decided,
-    /// Until the task runs.
+    /// From then until the task runs.
     Running,
 }
 
@@ -37,37 +37,37 @@ impl Stage {
     pub const ALL: [Stage; 3] = [Stage::Received, Stage::Decided, Stage::Running];
 }
 
-/// What the fast path counts one by one.
+/// An event that the fast path counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A wake-up that found no idle CPU.
+    /// A wakeup that was queued to user space.
     Wakeup,
-    /// A CPU was interrupted for it.
+    /// A CPU was kicked for such a wakeup.
     Kick,
-    /// None was, because the waker is trusted to sleep.
+    /// No CPU was kicked, because the waker is trusted to hand over its CPU.
     HandedOff,
-    /// None was, because all run something better.
+    /// No CPU was kicked, because none gave way.
     NoVictim,
-    /// A CPU was passed over because it was interrupted a moment ago, or too often.
+    /// A CPU was passed over because it was kicked too recently or too often.
     Limited,
-    /// A CPU was interrupted once more because the first time it served somebody else.
-    Missed,
-    /// A CPU was interrupted because a task still waited a while after its wake-up.
+    /// A CPU was kicked again because it switched to a less urgent task.
+    LostKick,
+    /// A timer kicked a CPU for a task that still waited.
     Again,
-    /// A CPU was interrupted because a task outlived its slice while somebody waited.
-    Outlived,
-    /// A CPU was interrupted for a kernel thread that is bound to it.
+    /// A timer kicked a CPU whose task had used up its slice while another task waited.
+    SliceKick,
+    /// A CPU was kicked for a kernel thread that is bound to it.
     Bound,
-    /// A CPU was interrupted for a LatCritical task that had lost its own.
+    /// A CPU was kicked for a task above Batch that had lost its CPU.
     Requeued,
-    /// A CPU was interrupted because the policy asked.
+    /// A CPU was kicked because the policy asked.
     Asked,
-    /// A timer fired.
-    Patrol,
-    /// A record was in use by another writer, and the update was dropped.
+    /// A timer called its callback.
+    Timer,
+    /// An update was dropped because another CPU was writing the record.
     Contended,
-    /// A task ended or began another program, and we were not told: we had not read so long.
-    Untold,
+    /// News of an exit or an exec were dropped because the ring was full.
+    NewsDropped,
 }
 
 impl Event {
@@ -78,19 +78,19 @@ impl Event {
         Event::HandedOff,
         Event::NoVictim,
         Event::Limited,
-        Event::Missed,
+        Event::LostKick,
         Event::Again,
-        Event::Outlived,
+        Event::SliceKick,
         Event::Bound,
         Event::Requeued,
         Event::Asked,
-        Event::Patrol,
+        Event::Timer,
         Event::Contended,
-        Event::Untold,
+        Event::NewsDropped,
     ];
 }
 
-/// What one CPU has counted.
+/// The counters of one CPU.
 pub struct Row<'a> {
     pub latency: &'a [[u64; BUCKETS]; TIERS],
     pub sleep: &'a [u64; SLEEP_BUCKETS],
@@ -101,7 +101,7 @@ pub struct Row<'a> {
     pub events: &'a [u64; Event::ALL.len()],
 }
 
-/// The row. All counts, so a later row is nowhere below an earlier one.
+/// All counters, summed over CPUs. None of them ever decreases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastPathCounters([u64; WORDS]);
 
@@ -112,7 +112,7 @@ impl Default for FastPathCounters {
 }
 
 impl FastPathCounters {
-    /// Adds what one CPU has counted.
+    /// Adds the counters of one CPU.
     pub fn add(&mut self, row: &Row) {
         let coarse = row.latency.iter().flatten().chain(row.sleep);
         let fine = row.waits.iter().flatten();
@@ -121,7 +121,7 @@ impl FastPathCounters {
         self.sum(FastPathCounters::stage_at(Stage::Running), row.starts.iter());
     }
 
-    /// Adds what user space has counted.
+    /// Adds times that user space has measured.
     pub fn add_stage(&mut self, stage: Stage, times: &Fine) {
         self.sum(FastPathCounters::stage_at(stage), times.counts.iter());
     }
@@ -134,84 +134,81 @@ impl FastPathCounters {
         STAGES + stage as usize * Fine::BUCKETS
     }
 
-    /// What was counted since an earlier row.
+    /// The difference to an earlier row.
     pub fn since(&self, earlier: &FastPathCounters) -> FastPathCounters {
         FastPathCounters(array::from_fn(|i| self.0[i].saturating_sub(earlier.0[i])))
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(&self, other: &FastPathCounters) -> FastPathCounters {
         FastPathCounters(array::from_fn(|i| self.0[i].saturating_add(other.0[i])))
     }
 
-    /// Whether nothing was counted.
+    /// Whether all counters are zero.
     pub fn is_empty(&self) -> bool {
         self.0 == [0; WORDS]
     }
 
-    /// From wake-up to running.
+    /// Times from wakeup to running, of one tier.
     pub fn latency(&self, tier: Tier) -> Latencies {
         let from = tier.index() * BUCKETS;
         Latencies { counts: array::from_fn(|i| self.0[from + i]) }
     }
 
-    /// The same, of all tiers.
+    /// The same of all tiers.
     pub fn latencies(&self) -> Latencies {
         Tier::ALL.iter().fold(Latencies::default(), |sum, tier| sum.plus(&self.latency(*tier)))
     }
 
-    /// The same in fine buckets.
+    /// The same of one tier, in fine buckets.
     pub fn waits(&self, tier: Tier) -> Fine {
         let from = WAITS + tier.index() * Fine::BUCKETS;
         Fine { counts: array::from_fn(|i| self.0[from + i]) }
     }
 
-    /// How long a stage of a decision's way took.
+    /// Times of one stage.
     pub fn stage(&self, stage: Stage) -> Fine {
         let from = FastPathCounters::stage_at(stage);
         Fine { counts: array::from_fn(|i| self.0[from + i]) }
     }
 
-    /// How often something happened.
+    /// The number of events.
     pub fn events(&self, event: Event) -> u64 {
         self.0[EVENTS + event as usize]
     }
 
-    /// CPUs interrupted for a task that woke up, whatever it took to notice.
+    /// CPUs kicked for a waiting task, for whatever reason.
     pub fn kicks(&self) -> u64 {
-        let kinds = [Event::Kick, Event::Missed, Event::Again, Event::Bound, Event::Requeued];
+        let kinds = [Event::Kick, Event::LostKick, Event::Again, Event::Bound, Event::Requeued];
         kinds.into_iter().chain([Event::Asked]).map(|event| self.events(event)).sum()
     }
 
-    /// How long tasks slept.
+    /// Lengths of sleeps.
     pub fn sleeps(&self) -> Sleeps {
         Sleeps { counts: array::from_fn(|i| self.0[SLEEPS + i]) }
     }
 
-    /// Per cent of runs that found the second-level cache of the run before; `None` when there
-    /// was no run.
+    /// Percent of run intervals on the L2 cache of the previous one; `None` if there was none.
     pub fn l2_percent(&self, tier: Tier) -> Option<u64> {
         let (hits, misses) = (self.0[L2_HITS + tier.index()], self.0[L2_MISSES + tier.index()]);
         (hits * 100).checked_div(hits + misses)
     }
 }
 
-/// A row in shared memory. Two numbers of it may be a moment apart.
+/// The counters in shared memory. Two of them may be a moment apart.
 #[repr(C)]
-pub struct TallyCells([AtomicU64; WORDS]);
+pub struct FastPathCells([AtomicU64; WORDS]);
 
-impl TallyCells {
+impl FastPathCells {
     /// Reads all cells.
     pub fn read(&self) -> FastPathCounters {
         FastPathCounters(array::from_fn(|i| self.0[i].load(Ordering::Relaxed)))
     }
 
     /// Writes all cells.
-    pub fn write(&self, fast_path_counters: &FastPathCounters) {
-        self.0
-            .iter()
-            .zip(fast_path_counters.0)
-            .for_each(|(cell, count)| cell.store(count, Ordering::Relaxed));
+    pub fn write(&self, counters: &FastPathCounters) {
+        let cells = self.0.iter().zip(counters.0);
+        cells.for_each(|(cell, count)| cell.store(count, Ordering::Relaxed));
     }
 }
 
@@ -220,7 +217,7 @@ pub mod tests {
     use super::*;
     use pandemonium_engine::time::Span;
 
-    /// A row with so many waits of one length and so many sleeps.
+    /// A row with `waits` waits of one length, and so many sleeps of one length.
     pub fn fast_path_counters(
         tier: Tier,
         waits: u64,
@@ -233,8 +230,8 @@ pub mod tests {
         fine.record(wait);
         latency[tier.index()] = one.counts.map(|count| count * waits);
         sleep.record(sleeps.1);
-        let mut fast_path_counters = FastPathCounters::default();
-        fast_path_counters.add(&Row {
+        let mut counters = FastPathCounters::default();
+        counters.add(&Row {
             latency: &latency,
             sleep: &sleep.counts.map(|count| count * sleeps.0),
             l2_hits: &[3, 0, 0],
@@ -243,11 +240,11 @@ pub mod tests {
             starts: &fine.counts,
             events: &Event::ALL.map(|event| event as u64),
         });
-        fast_path_counters
+        counters
     }
 
     #[test]
-    fn each_part_is_found_where_it_was_put() {
+    fn every_counter_is_read_from_its_own_place() {
         let ms = Span::from_millis;
         let one = fast_path_counters(Tier::Interactive, 7, ms(1), (5, ms(50)));
         assert_eq!(one.latency(Tier::Batch), Latencies::default());

@@ -1,56 +1,120 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The only code that meets kernel, clock, files and other processes.
+//! The driver: the code that uses the kernel, the clock, files and other processes.
 //!
-//! Two processes share the work. The *worker* ([`worker`]) schedules: one thread that never
-//! touches a file, a terminal or a lock once it has begun. The *supervisor* ([`supervisor`])
-//! starts it, starts it again when the kernel asks for that, prints, serves statistics and waits
-//! for signals. They share one page-locked piece of memory ([`shared`]) and nothing else. So
-//! nothing that the supervisor does, or waits for, can hold up scheduling; and the worker may
-//! leave with its memory locked and `mmap` forbidden, since a restart is a fresh process.
+//! There are two processes. The *worker* (`worker`) schedules. It is one thread, which uses no
+//! file, terminal or lock after its first round. The *supervisor* (`supervisor`) starts the
+//! worker, restarts it when the kernel asks for that, prints, serves statistics and waits for
+//! signals. They share one page-locked piece of memory (`shared`) and nothing else, so the
+//! supervisor cannot delay scheduling. A worker can end with its memory locked and `mmap`
+//! forbidden, since a restart is a new process.
+//!
+//! Imports run downwards only, in this order: `supervisor`, `worker`; `stats`, `backend`;
+//! `telemetry`, `tune`, `explain`; `metrics`; `adaptive`, `observers`; `reading`,
+//! `fast_path`; `shared`; plain data such as `fast_path_counters`.
+//!
+//! A program with policies of its own calls [`main`]; here a built-in one stands for them:
+//!
+//! ```no_run
+//! use pandemonium_policies::Vruntime;
+//!
+//! fn main() -> std::process::ExitCode {
+//!     scx_pandemonium_user::main(scx_pandemonium_user::policies![Vruntime])
+//! }
+//! ```
 
+#![warn(missing_docs)]
+// docs.rs has no clang, so no generated bindings: `cfg(docsrs)` leaves out the driver.
+
+#[cfg(not(docsrs))]
 mod adaptive;
+#[cfg(not(docsrs))]
 mod backend;
+#[cfg(not(docsrs))]
 mod cli;
+#[cfg(not(docsrs))]
+mod client;
+#[cfg(not(docsrs))]
+mod clock;
+#[cfg(not(docsrs))]
 mod event_log;
+#[cfg(not(docsrs))]
 mod explain;
+#[cfg(not(docsrs))]
 mod fast_path;
+#[cfg(not(docsrs))]
 mod fast_path_counters;
-mod listen;
+#[cfg(not(docsrs))]
+mod libbpf_print;
+#[cfg(not(docsrs))]
 mod machine;
+#[cfg(not(docsrs))]
+mod metrics;
+#[cfg(not(docsrs))]
+mod observers;
+#[cfg(not(docsrs))]
+mod output;
+#[cfg(not(docsrs))]
 mod procdb_command;
+#[cfg(not(docsrs))]
 mod procdb_file;
+#[cfg(not(docsrs))]
 mod process;
+#[cfg(not(docsrs))]
 mod programs;
+#[cfg(not(docsrs))]
+mod reading;
+#[cfg(not(docsrs))]
 mod record;
+#[cfg(not(docsrs))]
 mod settings;
+#[cfg(not(docsrs))]
 mod shared;
+#[cfg(not(docsrs))]
 mod stats;
+#[cfg(not(docsrs))]
 mod supervisor;
+#[cfg(not(docsrs))]
 mod tasks;
+#[cfg(not(docsrs))]
 mod telemetry;
+#[cfg(not(docsrs))]
 mod tune;
+#[cfg(not(docsrs))]
 mod wake_worker;
+#[cfg(not(docsrs))]
 mod worker;
+#[cfg(not(docsrs))]
 mod worker_counters;
 
-// The generated connector looks for its bindings at the root of the crate.
+// The generated connector imports its bindings from the root of the crate.
+#[cfg(not(docsrs))]
 use backend::{bpf_intf, bpf_skel};
 
-use clap::Parser as _;
-use cli::{Command, Options};
 use pandemonium_engine::PolicyInfo;
 pub use pandemonium_engine::policies;
-use pandemonium_host::failure::Failure;
-use pandemonium_host::program;
 use std::process::ExitCode;
-use std::time::Duration;
+#[cfg(not(docsrs))]
+use {
+    clap::Parser as _,
+    cli::{Command, Options},
+    pandemonium_host::{failure::Failure, program},
+    std::time::Duration,
+};
 
-/// Runs the program that the command line asks for, with these policies besides the built-in ones;
-/// the first is the default.
+/// Executes the command line, with these policies besides the built-in ones. The first is the
+/// default.
 pub fn main(policies: &'static [PolicyInfo]) -> ExitCode {
+    #[cfg(docsrs)]
+    unreachable!("docs.rs executes nothing, for any of {} policies", policies.len());
+    #[cfg(not(docsrs))]
+    start(policies)
+}
+
+#[cfg(not(docsrs))]
+fn start(policies: &'static [PolicyInfo]) -> ExitCode {
     cli::offer(policies);
-    // Errors that carry a backtrace need more memory to print it than our allocator has.
+    // To print an error's backtrace needs more memory than scx_rustland_core's allocator has.
     // SAFETY: no other thread exists yet.
     unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") };
     std::panic::set_hook(Box::new(|panic| {
@@ -68,6 +132,7 @@ pub fn main(policies: &'static [PolicyInfo]) -> ExitCode {
     outcome.exit_code()
 }
 
+#[cfg(not(docsrs))]
 fn run(options: &Options) -> Result<ExitCode, Failure> {
     options.check()?;
     if let Some(fd) = shared::inherited() {
@@ -84,8 +149,8 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             Command::Probe(arguments) => {
                 return Err(program::become_program("pandemonium_probe", &arguments.words));
             }
-            Command::Completions { shell } => telemetry::print_bytes(&cli::completions(*shell)),
-            Command::Man => telemetry::print_bytes(&cli::manual()),
+            Command::Completions { shell } => output::print_bytes(&cli::completions(*shell)),
+            Command::Man => output::print_bytes(&cli::manual()),
         }
     } else if options.version {
         println!("{}", cli::version());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The machine as the policy is told about it: facts first, then what follows from them, so that
-//! it can be tested for machines that nobody has.
+//! The CPUs of the machine: facts from the kernel first, then the topology and the domain that
+//! follow from them, so that tests cover machines of any kind.
 
 use super::cli::DomainWish;
 use anyhow::anyhow;
@@ -11,12 +11,12 @@ use pandemonium_host::failure::Failure;
 use scx_utils::CoreType;
 use std::collections::BTreeMap;
 
-/// What is online.
+/// The CPUs that are online.
 pub struct Machine {
     cpus: Vec<OnlineCpu>,
 }
 
-/// One CPU, with the kernel's numbers for what it shares with others.
+/// One CPU, with the kernel's numbers for what it shares with other CPUs.
 #[derive(Clone, Copy, Debug)]
 struct OnlineCpu {
     id: CpuId,
@@ -24,12 +24,12 @@ struct OnlineCpu {
     l2: Option<usize>,
     llc: usize,
     node: usize,
-    /// Built to save power rather than for speed.
+    /// Whether it is one of the slower CPUs of a hybrid machine.
     little: bool,
 }
 
 impl Machine {
-    /// Looks at the machine.
+    /// Reads the topology from the kernel.
     pub fn observe() -> Result<Machine, Failure> {
         let unknown = |error| anyhow!("cannot find out which CPUs there are: {error:#}");
         let found = scx_utils::Topology::new().map_err(unknown).map_err(Failure::internal)?;
@@ -51,7 +51,7 @@ impl Machine {
         self.cpus.iter().map(|cpu| cpu.id).collect()
     }
 
-    /// Where every CPU is. One that is offline shares nothing.
+    /// The place of every CPU. An offline CPU shares nothing.
     pub fn topology(&self) -> Topology {
         let mut numbers = [(); 4].map(|()| Numbers::default());
         let [cores, l2s, llcs, nodes] = &mut numbers;
@@ -69,7 +69,7 @@ impl Machine {
         Topology::new(places)
     }
 
-    /// The CPUs to prefer; `None` when that would be all of them.
+    /// The CPUs to prefer; `None` for all of them.
     pub fn domain(&self, wish: &DomainWish, strict: bool) -> Result<Option<Domain>, Failure> {
         let of_kind = |little| self.cpus.iter().filter(move |cpu| cpu.little == little);
         let (cpus, text) = match wish {
@@ -83,7 +83,7 @@ impl Machine {
         if usable.is_empty() {
             let why = match wish {
                 DomainWish::Powersave => "the CPUs of this machine are all of one kind".into(),
-                _ => format!("online are {}", list(&online)),
+                _ => format!("the online CPUs are {}", list(&online)),
             };
             return Err(Failure::Usage(format!(
                 "--primary-domain {text} names no CPU that is online: {why}"
@@ -93,15 +93,15 @@ impl Machine {
     }
 }
 
-/// Dense numbers in the order of first sight.
+/// Dense numbers, in the order in which they are first needed.
 #[derive(Default)]
 struct Numbers(BTreeMap<usize, u16>);
 
 impl Numbers {
-    fn of(&mut self, kernels: usize) -> u16 {
-        // There are no more different things than CPUs, of which 16 bits can number all.
+    fn of(&mut self, kernel: usize) -> u16 {
+        // Caches and nodes are no more than CPUs, and 16 bits number all CPUs.
         let next = self.0.len() as u16;
-        *self.0.entry(kernels).or_insert(next)
+        *self.0.entry(kernel).or_insert(next)
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_that_share_something_share_its_number() {
+    fn cpus_that_share_a_cache_or_node_share_its_number() {
         let topology = hybrid().topology();
         assert_eq!(topology.cpus(), 7);
         let place = |number| topology.place(cpu(number));
@@ -166,11 +166,11 @@ mod tests {
         assert_eq!(place(6), CpuPlace { core: 3, l2: 2, llc: 1, node: 1 });
         assert!(topology.shares_l2(cpu(5), cpu(6)) && !topology.shares_l2(cpu(1), cpu(2)));
         assert!(!topology.shares_l2(cpu(4), cpu(5)), "offline");
-        assert!(!uniform().topology().shares_l2(cpu(0), cpu(1)), "a cache that nobody knows of");
+        assert!(!uniform().topology().shares_l2(cpu(0), cpu(1)), "an unknown cache is not shared");
     }
 
     #[test]
-    fn a_domain_is_what_was_named_unless_it_is_everything() {
+    fn a_domain_has_the_named_cpus_and_all_cpus_are_no_domain() {
         let cpus = |text: &str| {
             let domain = named(&hybrid(), text).unwrap();
             domain.map(|domain| domain.cpus.iter().map(|cpu| cpu.as_raw()).collect::<Vec<_>>())
@@ -185,10 +185,10 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_without_a_cpu_that_is_online_is_refused() {
+    fn a_domain_without_an_online_cpu_is_refused() {
         assert_eq!(
             named(&hybrid(), "4,7-9").unwrap_err(),
-            "--primary-domain 4,7-9 names no CPU that is online: online are 0-3,5-6"
+            "--primary-domain 4,7-9 names no CPU that is online: the online CPUs are 0-3,5-6"
         );
         assert_eq!(
             named(&uniform(), "powersave").unwrap_err(),

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The process database on disk; as a person reads it: [`text`].
+//! The process database on disk. [`text`] prints it.
 //!
-//! We run as root and the path may come from a command line, so the directory is opened once and
-//! everything happens inside that descriptor (`/proc/self/fd/N/...`). A directory that others can
-//! write to is not used at all. In a directory of ours a file that is no database, or was put
-//! there by somebody else, is set aside under another name, so that it can be looked at and is
-//! met only once. None of this ever stops a start: the worst outcome is an empty database and a
-//! sentence that says why.
+//! The scheduler runs as root, and the path may come from the command line. So it opens the
+//! directory once, and all accesses go through that descriptor (`/proc/self/fd/N/...`). It does not
+//! use a directory that other users can write to. In a trusted directory it renames a file that is
+//! no database, or that another user owns or can write to: the file stays for inspection, and is
+//! reported once. No such fault ever stops a start: at worst the database is empty, with a sentence
+//! that says why.
 //!
-//! Beside `procdb.bin` there are `procdb.bin.lock`, which every writer holds, and for moments
-//! `procdb.bin.tmp-PID`: a new database is complete on the disk before it takes the name.
+//! Every writer locks `procdb.bin.lock`. It writes a new database to `procdb.bin.tmp-PID`, and
+//! renames that to `procdb.bin` when it is complete on the disk.
 
 pub mod text;
 
@@ -27,49 +27,50 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Where the database is unless the command line says otherwise.
+/// The path of the database, unless the command line names another one.
 pub const DEFAULT_PATH: &str = "/var/lib/scx_pandemonium_user/procdb.bin";
-/// A larger file is not read: eight full databases, so that a later program may keep more names.
+/// The largest file that is read: eight full databases, so that a later version may keep more
+/// names.
 const SIZE_MAX: u64 = 8 * CAPACITY as u64 * ENTRY_LEN as u64;
-/// Rejected files that are kept. Chosen: enough to see whether it happens again and again.
+/// Rejected files that are kept. Chosen: three show whether it happens repeatedly.
 const REJECTED_MAX: u32 = 3;
-/// How long a writer waits for another one. A save takes milliseconds; whoever holds the lock
-/// for seconds hangs, and we must not hang with it.
+/// The longest wait for the lock. A save takes milliseconds; a process that holds the lock for
+/// seconds hangs, and this one must not hang too.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// What a start finds.
+/// The result of a load.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// The names that are known.
+    /// The profiles of the database.
     pub profiles: Vec<Profile>,
-    /// Why there may be fewer than there were, in a sentence for a person.
+    /// Why the database is empty, in a sentence, if it should not be.
     pub note: Option<String>,
 }
 
-/// What a save did.
+/// The result of a save.
 #[derive(Debug)]
 pub struct Saved {
-    /// What became of a file that could not be merged, in a sentence for a person.
+    /// What was done with a file that could not be merged, in a sentence.
     pub note: Option<String>,
 }
 
-/// What shall be forgotten.
+/// What to forget.
 #[derive(Clone, Copy, Debug)]
 pub enum Forget {
-    /// One name.
+    /// One program.
     Name(Comm),
     /// Everything.
     All,
 }
 
-/// Why there is nothing to read.
+/// Why the file was not read.
 #[derive(Debug)]
 enum Refusal {
     /// There is no file.
     Missing,
-    /// The file may be good, but not to be had from here: it stays as it is.
+    /// The file may be valid, but cannot be read: it stays as it is.
     Unusable(String),
-    /// The file is none of ours: it is set aside.
+    /// The file is no valid database: it is set aside.
     Rejected(String),
 }
 
@@ -82,13 +83,13 @@ impl Refusal {
     }
 }
 
-/// The calendar's minute.
+/// The minute of the calendar.
 pub fn now() -> Minute {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Minute::from_unix(u32::try_from(since_1970.as_secs() / 60).unwrap_or(u32::MAX))
 }
 
-/// The names that the file holds. Always comes back with a database; a bad file is set aside.
+/// Loads the profiles. Always returns a database, perhaps an empty one. Sets an invalid file aside.
 pub fn load(path: &Path, when: Minute) -> Loaded {
     let reason = match Place::open(path).and_then(|place| place.read(when)) {
         Ok(known) => return Loaded { profiles: known.profiles, note: None },
@@ -103,7 +104,7 @@ pub fn load(path: &Path, when: Minute) -> Loaded {
     Loaded { profiles: Vec::new(), note: Some(note) }
 }
 
-/// The names that the file holds, for one who only looks: nothing is changed.
+/// Reads the profiles, and changes nothing on the disk.
 pub fn read(path: &Path, when: Minute) -> Result<Vec<Profile>> {
     match Place::open(path).and_then(|place| place.read(when)) {
         Ok(known) => Ok(known.profiles),
@@ -113,7 +114,7 @@ pub fn read(path: &Path, when: Minute) -> Result<Vec<Profile>> {
     }
 }
 
-/// Merges `profiles` into the file, which is created if it is not there.
+/// Merges `profiles` into the file. Creates a file that does not exist.
 pub fn save(path: &Path, when: Minute, profiles: &[Profile]) -> Result<Saved> {
     let saving = || format!("cannot save the process database {}", path.display());
     let directory = parent(path);
@@ -122,10 +123,10 @@ pub fn save(path: &Path, when: Minute, profiles: &[Profile]) -> Result<Saved> {
     update(path, when, |known| known.extend(profiles)).with_context(saving)
 }
 
-/// Forgets names, and says how many. A scheduler that runs still knows them, and writes them
-/// again when it saves.
+/// Removes profiles, and returns how many. A running scheduler still has them, and writes them
+/// again at its next save.
 pub fn forget(path: &Path, when: Minute, what: Forget) -> Result<usize> {
-    let forgotten = |profile: &Profile| match what {
+    let is_meant = |profile: &Profile| match what {
         Forget::Name(comm) => profile.comm == comm,
         Forget::All => true,
     };
@@ -135,7 +136,7 @@ pub fn forget(path: &Path, when: Minute, what: Forget) -> Result<usize> {
     let mut count = 0;
     let change = |known: &mut Vec<Profile>| {
         let before = known.len();
-        known.retain(|profile| !forgotten(profile));
+        known.retain(|profile| !is_meant(profile));
         count = before - known.len();
     };
     update(path, when, change)
@@ -143,7 +144,7 @@ pub fn forget(path: &Path, when: Minute, what: Forget) -> Result<usize> {
     Ok(count)
 }
 
-/// Reads, changes and writes the file as one step, whoever else wants to.
+/// Reads, changes and writes the file under the lock.
 fn update(path: &Path, when: Minute, change: impl FnOnce(&mut Vec<Profile>)) -> Result<Saved> {
     let place = Place::open(path).map_err(Refusal::into_error)?;
     let _lock = place.lock(LOCK_WAIT)?;
@@ -162,14 +163,14 @@ fn update(path: &Path, when: Minute, change: impl FnOnce(&mut Vec<Profile>)) -> 
     let mut db = ProcDb::new(CAPACITY);
     db.merge(when, known.profiles);
     let bytes = codec::encode(db.profiles());
-    // A disk that sleeps is not woken for what it holds already.
+    // An unchanged database is not written, so that a sleeping disk stays asleep.
     if bytes != known.bytes {
         place.write(&bytes)?;
     }
     Ok(Saved { note })
 }
 
-/// Sets a rejected file aside, unless somebody has put a good one in its place by now.
+/// Sets a rejected file aside, unless another process has replaced it by a valid one meanwhile.
 fn replace_rejected(path: &Path, when: Minute) -> Result<Loaded> {
     let place = Place::open(path).map_err(Refusal::into_error)?;
     let _lock = place.lock(LOCK_WAIT)?;
@@ -183,18 +184,18 @@ fn replace_rejected(path: &Path, when: Minute) -> Result<Loaded> {
     }
 }
 
-/// A file that was read, and what it said.
+/// The bytes of a file, and its profiles.
 #[derive(Default)]
 struct Known {
     bytes: Vec<u8>,
     profiles: Vec<Profile>,
 }
 
-/// A trusted directory, open, and the name of the database in it.
+/// An open, trusted directory, and the name of the database in it.
 struct Place {
     directory: File,
     name: OsString,
-    /// As the user wrote it, for messages.
+    /// The path that the user gave, for messages.
     path: PathBuf,
 }
 
@@ -216,7 +217,7 @@ impl Place {
         Ok(Place { directory, name: name.into(), path: path.into() })
     }
 
-    /// The database's name with `suffix`, inside the directory that was opened.
+    /// The path of the database with `suffix`, through the open directory.
     fn at(&self, suffix: &str) -> PathBuf {
         let mut name = self.name.clone();
         name.push(suffix);
@@ -229,8 +230,8 @@ impl Place {
 
     fn read(&self, when: Minute) -> Result<Known, Refusal> {
         let file = self.at("");
-        // Looked at before it is opened, since opening alone can do something to a device; and
-        // again after, since only that is about what was opened.
+        // Checked before it is opened, because opening a device can have effects; and again after,
+        // in case the file was replaced between the two.
         check(&fs::symlink_metadata(&file).map_err(refusal)?)?;
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
@@ -246,7 +247,7 @@ impl Place {
         Ok(Known { bytes, profiles })
     }
 
-    /// Waits for all other writers; the file is the lock, for as long as it lives.
+    /// Waits for all other writers. The lock is held until the file is dropped.
     fn lock(&self, patience: Duration) -> Result<File> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
@@ -267,8 +268,8 @@ impl Place {
         }
     }
 
-    /// Under the lock nobody is writing, so every temporary file was left by one who died. One
-    /// that cannot be removed is in nobody's way.
+    /// Removes temporary files. The caller holds the lock, so their writers have died. A file that
+    /// cannot be removed is harmless.
     fn remove_orphans(&self) {
         let mut prefix = self.name.clone();
         prefix.push(".tmp-");
@@ -279,8 +280,8 @@ impl Place {
         }
     }
 
-    /// Renames the file to the next free `.rejected-N` and says so. When all are taken, the
-    /// oldest is deleted and the others move up.
+    /// Renames the file to the first free `.rejected-N`, and returns a sentence about it. If none
+    /// is free, deletes the oldest one and renumbers the others.
     fn set_aside(&self, reason: &str) -> Result<String> {
         let slot = |n: u32| self.at(&format!(".rejected-{n}"));
         let is_free = |n: &u32| fs::symlink_metadata(slot(*n)).is_err();
@@ -298,12 +299,12 @@ impl Place {
         fs::rename(self.at(""), slot(n))?;
         let path = self.path.display();
         Ok(format!(
-            "{path} was set aside as {path}.rejected-{n}, and learning starts afresh: {reason}"
+            "{path} was set aside as {path}.rejected-{n}, and learning starts anew: {reason}"
         ))
     }
 
     fn write(&self, bytes: &[u8]) -> Result<()> {
-        // Readable for all: names of programs are no secret, `ps` shows them.
+        // Readable by all: the names of programs are no secret, since `ps` shows them.
         durable::put(&self.directory, &self.name, Existing::Replaced, |file| file.write_all(bytes))
     }
 }
@@ -315,7 +316,7 @@ fn refusal(error: std::io::Error) -> Refusal {
     }
 }
 
-/// Refuses what is not a plain file that only we can write.
+/// Refuses everything but a plain file that only root and this user can write to.
 fn check(meta: &Metadata) -> Result<(), Refusal> {
     let kind = meta.file_type();
     if kind.is_symlink() {
@@ -330,7 +331,7 @@ fn check(meta: &Metadata) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Who may do what to a file.
+/// The owner and the permissions of a file.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     uid: u32,
@@ -338,7 +339,7 @@ struct Facts {
     mode: u32,
 }
 
-/// Who we are.
+/// The user of this process.
 struct User {
     uid: u32,
     gid: u32,
@@ -357,19 +358,19 @@ impl User {
     }
 }
 
-/// Why somebody else than we and root could put something there, if one could. In a sticky
-/// directory such as `/tmp` others can add names, but not take away or replace ours: that will
-/// do for an ancestor.
-fn distrust(facts: &Facts, user: &User, sticky_will_do: bool) -> Option<String> {
+/// Why another user than root and this one could change the file or directory; `None` if none
+/// could. In a sticky directory such as `/tmp` other users can add names, but cannot remove or
+/// replace this user's. That suffices for an ancestor.
+fn distrust(facts: &Facts, user: &User, sticky_suffices: bool) -> Option<String> {
     if facts.uid != 0 && facts.uid != user.uid {
         return Some(format!("belongs to user {}", facts.uid));
     }
     let sticky = facts.mode & libc::S_ISVTX != 0;
-    if sticky_will_do && sticky {
+    if sticky_suffices && sticky {
         return None;
     }
     if facts.mode & 0o002 != 0 {
-        return Some("can be written by everybody".into());
+        return Some("can be written by every user".into());
     }
     if facts.mode & 0o020 != 0 && facts.gid != 0 && facts.gid != user.gid {
         return Some(format!("can be written by group {}", facts.gid));
@@ -386,7 +387,7 @@ pub mod tests {
     use std::os::unix::net::UnixListener;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// A directory of the test's own, removed when the test ends.
+    /// A temporary directory, removed at the end of the test.
     pub struct Scratch(PathBuf);
 
     impl Scratch {
@@ -403,7 +404,7 @@ pub mod tests {
             self.0.join("procdb.bin")
         }
 
-        /// A database in place, and its bytes.
+        /// A directory with a database, and its bytes.
         fn with(profiles: &[Profile]) -> (Scratch, Vec<u8>) {
             let scratch = Scratch::new();
             let bytes = codec::encode(profiles);
@@ -435,7 +436,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_loaded_and_the_directory_is_made() {
+    fn a_save_creates_the_directory_and_a_load_returns_what_was_saved() {
         let scratch = Scratch::new();
         let path = scratch.0.join("a/b/procdb.bin");
         assert!(load(&path, WHEN).profiles.is_empty());
@@ -446,12 +447,16 @@ pub mod tests {
         assert_eq!(loaded.note, None);
         assert_eq!(read(&path, WHEN).unwrap(), loaded.profiles);
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
-        assert_eq!(mode(&path) & 0o133, 0, "readable, written by us alone, no program");
+        assert_eq!(
+            mode(&path) & 0o133,
+            0,
+            "readable by all, writable by the owner, not executable"
+        );
         assert_eq!(mode(&scratch.0.join("a")) & 0o022, 0);
     }
 
     #[test]
-    fn a_save_merges_with_what_is_on_disk() {
+    fn a_save_merges_with_the_file() {
         let scratch = Scratch::new();
         let path = scratch.path();
         save(&path, WHEN, &[known("bash", 5), known("make", 2)]).unwrap();
@@ -461,12 +466,12 @@ pub mod tests {
         let before = fs::metadata(&path).unwrap();
         save(&path, WHEN, &[known("cc1", 1)]).unwrap();
         let after = fs::metadata(&path).unwrap();
-        assert_eq!(before.ino(), after.ino(), "nothing new, nothing written");
+        assert_eq!(before.ino(), after.ino(), "an unchanged database is not written");
         assert_eq!(scratch.names(), ["procdb.bin", "procdb.bin.lock"]);
     }
 
     #[test]
-    fn names_unseen_for_weeks_are_not_saved_again() {
+    fn a_save_drops_profiles_of_weeks_ago() {
         let scratch = Scratch::new();
         save(&scratch.path(), WHEN, &[known("bash", 5)]).unwrap();
         let weeks_later = WHEN.later(Span::from_nanos(29 * 86_400_000_000_000));
@@ -475,7 +480,7 @@ pub mod tests {
     }
 
     #[test]
-    fn many_savers_at_once_lose_nothing() {
+    fn concurrent_saves_lose_nothing() {
         let scratch = Scratch::new();
         let names: Vec<String> = (0..16).map(|i| format!("name-{i:02}")).collect();
         thread::scope(|scope| {
@@ -490,7 +495,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_never_released_ends_in_an_error() {
+    fn a_lock_that_is_never_released_is_an_error() {
         let (scratch, _) = Scratch::with(&[known("bash", 5)]);
         let place = Place::open(&scratch.path()).unwrap();
         let held = place.lock(Duration::ZERO).unwrap();
@@ -501,7 +506,7 @@ pub mod tests {
     }
 
     #[test]
-    fn the_temporary_of_a_crashed_save_is_ignored_and_cleaned() {
+    fn a_save_removes_the_temporary_file_of_a_crashed_one() {
         let (scratch, _) = Scratch::with(&[known("bash", 5)]);
         let orphan = scratch.0.join("procdb.bin.tmp-4711");
         fs::write(&orphan, b"half a data").unwrap();
@@ -514,7 +519,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_bad_file_is_set_aside_with_a_reason_and_never_stops_a_start() {
+    fn a_load_sets_an_invalid_file_aside_and_says_why() {
         let good = codec::encode(&[known("bash", 5)]);
         let mut flipped = good.clone();
         flipped[40] ^= 1;
@@ -531,21 +536,21 @@ pub mod tests {
             fs::write(&path, bytes).unwrap();
             let error = format!("{:#}", read(&path, WHEN).unwrap_err());
             assert!(error.ends_with(reason), "{error}");
-            assert!(path.exists(), "one who only looks changes nothing");
+            assert!(path.exists(), "a read changes nothing");
             let loaded = load(&path, WHEN);
             assert!(loaded.profiles.is_empty());
             let expected = format!(
-                "{0} was set aside as {0}.rejected-1, and learning starts afresh: {reason}",
+                "{0} was set aside as {0}.rejected-1, and learning starts anew: {reason}",
                 path.display()
             );
             assert_eq!(loaded.note, Some(expected));
             assert_eq!(fs::read(scratch.0.join("procdb.bin.rejected-1")).unwrap(), bytes);
-            assert_eq!(load(&path, WHEN).note, None, "it is met once");
+            assert_eq!(load(&path, WHEN).note, None, "it is reported once");
         }
     }
 
     #[test]
-    fn few_rejected_files_are_kept_the_newest_last() {
+    fn the_last_three_rejected_files_are_kept() {
         let scratch = Scratch::new();
         for i in 0..5 {
             fs::write(scratch.path(), format!("bad {i}")).unwrap();
@@ -557,7 +562,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_file_of_ours_is_set_aside_unopened() {
+    fn everything_but_a_plain_trusted_file_is_set_aside() {
         let rejected = |reason: &str, place: fn(&Path)| {
             let scratch = Scratch::new();
             place(&scratch.path());
@@ -574,14 +579,14 @@ pub mod tests {
             fs::create_dir_all(path.join("with/more")).unwrap();
         });
         rejected("it is not a regular file", |path| drop(UnixListener::bind(path).unwrap()));
-        rejected("it can be written by everybody", |path| {
+        rejected("it can be written by every user", |path| {
             fs::write(path, codec::encode(&[])).unwrap();
             fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
         });
     }
 
     #[test]
-    fn a_save_sets_a_bad_file_aside_too() {
+    fn a_save_sets_an_invalid_file_aside_too() {
         let scratch = Scratch::new();
         fs::write(scratch.path(), b"bad").unwrap();
         let saved = save(&scratch.path(), WHEN, &[known("bash", 5)]).unwrap();
@@ -590,12 +595,12 @@ pub mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_can_write_to_is_not_used() {
+    fn a_directory_that_other_users_can_write_to_is_not_used() {
         let (scratch, bytes) = Scratch::with(&[known("bash", 5)]);
         fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o1777)).unwrap();
         let loaded = load(&scratch.path(), WHEN);
         assert!(loaded.profiles.is_empty());
-        assert!(loaded.note.unwrap().ends_with("can be written by everybody"));
+        assert!(loaded.note.unwrap().ends_with("can be written by every user"));
         assert!(save(&scratch.path(), WHEN, &[]).is_err());
         assert!(forget(&scratch.path(), WHEN, Forget::All).is_err());
         assert_eq!(scratch.names(), ["procdb.bin"]);
@@ -603,27 +608,27 @@ pub mod tests {
     }
 
     #[test]
-    fn trust_is_ours_and_roots_and_nobody_elses() {
+    fn only_files_of_root_and_this_user_are_trusted() {
         let user = User { uid: 1000, gid: 100 };
         let trusted = |uid, gid, mode, ancestor| {
             distrust(&Facts { uid, gid, mode }, &user, ancestor).is_none()
         };
         assert!(trusted(0, 0, 0o755, false));
         assert!(trusted(1000, 100, 0o700, false));
-        assert!(!trusted(1001, 100, 0o755, false), "somebody else's");
-        assert!(!trusted(1001, 100, 0o1755, true), "somebody else's, sticky or not");
+        assert!(!trusted(1001, 100, 0o755, false), "another user's");
+        assert!(!trusted(1001, 100, 0o1755, true), "another user's, sticky or not");
         assert!(!trusted(0, 0, 0o777, false));
-        assert!(!trusted(0, 0, 0o1777, false), "others could put a file there");
-        assert!(trusted(0, 0, 0o1777, true), "/tmp above a directory of ours");
+        assert!(!trusted(0, 0, 0o1777, false), "other users could add a file");
+        assert!(trusted(0, 0, 0o1777, true), "/tmp above a trusted directory");
         assert!(!trusted(0, 0, 0o777, true));
-        assert!(trusted(0, 0, 0o775, false), "root's own group");
-        assert!(trusted(1000, 100, 0o775, false), "our own group");
+        assert!(trusted(0, 0, 0o775, false), "root's group");
+        assert!(trusted(1000, 100, 0o775, false), "this user's group");
         assert!(!trusted(0, 50, 0o775, false));
     }
 
-    /// Not even root can create a name in /proc, or rename one.
+    /// Not even root can create or rename a file in /proc.
     #[test]
-    fn where_nothing_can_be_written_a_start_goes_on() {
+    fn an_unwritable_path_does_not_stop_a_start() {
         let loaded = load(Path::new("/proc/self/status"), WHEN);
         assert!(loaded.profiles.is_empty());
         let note = loaded.note.unwrap();
@@ -642,7 +647,7 @@ pub mod tests {
     }
 
     #[test]
-    fn names_are_forgotten_one_by_one_or_all() {
+    fn one_profile_or_all_are_forgotten() {
         let scratch = Scratch::new();
         let path = scratch.path();
         let name = |text| Forget::Name(Comm::from_text(text));

@@ -1,33 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The worker as a process among others: its end, its urgency, its memory, and the second thread
-//! that the core gives it for signals.
+//! The worker as a process: its death signal, nice value and memory, and the thread that
+//! scx_rustland_core starts in it for signals.
 
 use std::time::{Duration, Instant};
 
-/// Stack that is touched before the first round, so that no later call faults.
-const STACK_TOUCHED: usize = 256 * 1024;
-/// Nothing loads longer than this.
+/// The stack that is populated before the first round, so that no later call faults.
+const STACK: usize = 256 * 1024;
+/// The backend has loaded by this time.
 const LOADING: Duration = Duration::from_secs(30);
 
-/// A scheduler without its supervisor would have nobody to end it.
+/// The name of the scheduler in the kernel: that of this program without its `scx_`, so that
+/// whoever reads it knows which program schedules.
+pub fn scheduler_name() -> String {
+    let program = std::env::current_exe().unwrap_or_default();
+    let name = program.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let name = name.strip_prefix("scx_").unwrap_or(name);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    if name.is_empty() || !name.chars().all(plain) {
+        "pandemonium_user".into()
+    } else {
+        name.into()
+    }
+}
+
+/// Has the kernel end the worker when its supervisor dies: no other process would.
 pub fn die_with_parent() {
     // SAFETY: a plain system call.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
 }
 
-/// Gives the calling thread the most weight there is; without the privilege it keeps its own. The
-/// kernel's own scheduler schedules a worker while it loads, and on a busy machine a restart would
-/// take seconds otherwise.
-pub fn go_first() {
+/// Sets the calling thread's nice value to -20, if it has the privilege. While a worker loads, the
+/// kernel's own scheduler schedules it, and at nice 0 a restart on a busy machine takes seconds.
+pub fn raise_priority() {
     // SAFETY: a plain system call; with 0 it changes the calling thread alone.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }
 
-/// The thread that waits for signals was started when the backend was loaded. The kernel would
-/// rather interrupt this one, which on an idle machine runs once a second, and would have to run
-/// twice: to pass the signal on, and to see what became of it.
-pub fn leave_signals_to_the_other_thread() {
+/// Blocks signals in the calling thread, so that the signal thread receives them; it exists since
+/// the load of the backend. Otherwise the kernel prefers this thread. On an idle machine it runs
+/// once a second, and would have to run twice: to pass the signal on, and to see that it was
+/// handled.
+pub fn block_signals() {
     // SAFETY: plain memory of the type that the calls want.
     unsafe {
         let mut signals: libc::sigset_t = std::mem::zeroed();
@@ -39,11 +53,11 @@ pub fn leave_signals_to_the_other_thread() {
     }
 }
 
-/// Takes that thread out of our own hands as soon as it is there. It would wait for this one's
-/// decisions, and should this one be killed, nobody decides: the process would keep its scheduler
-/// loaded and everybody waiting until the kernel's watchdog throws it out, five seconds later.
-/// Real-time tasks never come to us.
-pub fn spare_the_other_thread() {
+/// Makes the signal thread real-time as soon as it exists, so that this scheduler does not schedule
+/// it. As a SCHED_EXT task it would wait for the worker's decisions. If the worker's own thread is
+/// killed, no decision comes: the process could not exit, its scheduler would stay loaded, and
+/// every task would wait until the kernel's watchdog ejects the scheduler five seconds later.
+pub fn make_signal_thread_real_time() {
     std::thread::spawn(|| {
         let started = Instant::now();
         while !make_others_real_time() && started.elapsed() < LOADING {
@@ -52,7 +66,7 @@ pub fn spare_the_other_thread() {
     });
 }
 
-/// All but the one that decides and the one that asks. Whether there were any.
+/// All threads but the main one and the calling one. Returns whether there were any.
 fn make_others_real_time() -> bool {
     // SAFETY: plain calls without arguments.
     let known = unsafe { [libc::getpid(), libc::gettid()] };
@@ -61,23 +75,23 @@ fn make_others_real_time() -> bool {
     let others: Vec<libc::pid_t> = ids.filter(|id| !known.contains(id)).collect();
     for &other in &others {
         let lowest = libc::sched_param { sched_priority: 1 };
-        // SAFETY: a plain system call. Where it is refused, the watchdog has to do.
+        // SAFETY: a plain system call. If it is refused, the watchdog remains.
         unsafe { libc::sched_setscheduler(other, libc::SCHED_FIFO, &lowest) };
     }
     !others.is_empty()
 }
 
-/// The core asks for huge pages after it has locked small ones, so khugepaged would swap them
-/// under us later, and whoever touches one meanwhile faults.
-pub fn keep_small_pages() {
-    // SAFETY: a plain system call. Where it is refused, health shows the faults.
+/// Disables huge pages. scx_rustland_core asks for them after it has locked small pages, so
+/// khugepaged would replace these later, and an access meanwhile would fault.
+pub fn disable_huge_pages() {
+    // SAFETY: a plain system call. If it is refused, health shows the faults.
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
 }
 
-/// Grows the stack to its working size once, while page faults are harmless.
+/// Populates the stack up to its working size, while page faults are harmless.
 #[inline(never)]
-pub fn touch_stack() {
-    let mut stack = [0u8; STACK_TOUCHED];
+pub fn populate_stack() {
+    let mut stack = [0u8; STACK];
     for page in stack.chunks_mut(4096) {
         std::hint::black_box(&mut page[0]);
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What was learned of programs, as the supervisor keeps it: read from the file at the start,
-//! handed to the worker, and saved again by a thread of its own, so that a slow disk delays nobody.
+//! The learned profiles of programs, in the supervisor: it reads the file at the start, publishes
+//! the profiles to the worker, and saves them in a thread of its own, so that a slow disk delays
+//! nothing.
 
 use super::procdb_file::{self, DEFAULT_PATH};
 use super::shared::Shared;
@@ -12,36 +13,36 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How often what was learned is saved while we run. A crash of the machine loses that much; a
-/// shorter interval would keep disks awake.
+/// The time between two saves. A crash of the machine loses that much; a shorter interval would
+/// keep disks from sleeping.
 const INTERVAL: Duration = Duration::from_secs(600);
-/// How long the end waits for the last save. It takes milliseconds; a disk that hangs must not
-/// keep us from ending.
+/// The longest wait for the last save, which takes milliseconds: a disk that hangs must not keep
+/// the scheduler from ending.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What was learned, in shared memory, and the file.
+/// The profiles in shared memory, and their file.
 pub struct Programs {
     shared: Arc<Shared>,
-    /// `None` when nothing is to be kept.
+    /// `None` if nothing is saved.
     path: Option<PathBuf>,
     counted: Mutex<Counted>,
 }
 
-/// How much a version of the list knows.
+/// The number of profiles in a version of the list.
 #[derive(Default)]
 struct Counted {
     version: u64,
     summary: Summary,
 }
 
-/// The file that the command line means.
+/// The file that the command line names, or the default.
 pub fn path(given: Option<&Path>) -> PathBuf {
     given.unwrap_or(Path::new(DEFAULT_PATH)).into()
 }
 
 impl Programs {
-    /// Reads the file and hands its content to the worker to be. Without a path there is nothing
-    /// to read and nothing to keep. A file that cannot be used costs a warning.
+    /// Reads the file, and publishes the profiles for the worker. Without a path it does neither.
+    /// An unusable file causes a warning.
     pub fn load(shared: Arc<Shared>, path: Option<PathBuf>) -> Programs {
         if let Some(path) = &path {
             let loaded = procdb_file::load(path, procdb_file::now());
@@ -53,7 +54,7 @@ impl Programs {
         Programs { shared, path, counted: Mutex::default() }
     }
 
-    /// How much is known, by what the worker has told last.
+    /// The number of profiles that the worker has published last.
     pub fn summary(&self) -> Summary {
         let version = self.shared.programs.version();
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,77 +70,80 @@ impl Programs {
 
 /// The thread that saves.
 pub struct Saver {
-    orders: Sender<()>,
+    /// A message requests a save; a disconnection ends the thread.
+    requests: Sender<()>,
     ended: Receiver<()>,
 }
 
 impl Saver {
-    /// Starts it.
+    /// Starts the thread.
     pub fn start(programs: Arc<Programs>) -> Saver {
-        let (orders, received) = channel();
-        let (farewell, ended) = channel();
+        let (requests, received) = channel();
+        let (sender, ended) = channel();
         let mut saved = Saved::of(&programs);
         thread::spawn(move || {
             loop {
-                let order = received.recv_timeout(INTERVAL);
-                saved.renew(&programs);
-                if order == Err(RecvTimeoutError::Disconnected) {
+                let request = received.recv_timeout(INTERVAL);
+                saved.save(&programs);
+                if request == Err(RecvTimeoutError::Disconnected) {
                     break;
                 }
             }
-            let _ = farewell.send(());
+            let _ = sender.send(());
         });
-        Saver { orders, ended }
+        Saver { requests, ended }
     }
 
-    /// Saves soon.
+    /// Requests a save.
     pub fn save(&self) {
-        // A thread that has ended has nothing to say that it has not printed.
-        let _ = self.orders.send(());
+        // A thread that has ended has printed why.
+        let _ = self.requests.send(());
     }
 
-    /// Saves for the last time, and waits for it.
+    /// Saves for the last time, and waits until that is done.
     pub fn finish(self) {
-        drop(self.orders);
+        drop(self.requests);
         if self.ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
             eprintln!(
-                "warning: what was learned of programs could not be saved within {} s",
+                "warning: the profiles of programs could not be saved within {} s",
                 PATIENCE.as_secs()
             );
         }
     }
 }
 
-/// What the file holds already.
+/// The state of the file.
 struct Saved {
+    /// The version of the list that it has.
     version: u64,
-    violation: Option<String>,
+    /// The last warning.
+    warning: Option<String>,
 }
 
 impl Saved {
     fn of(programs: &Programs) -> Saved {
-        Saved { version: programs.shared.programs.version(), violation: None }
+        Saved { version: programs.shared.programs.version(), warning: None }
     }
 
-    /// Saves what the file does not hold. The same trouble is told once.
-    fn renew(&mut self, programs: &Programs) {
+    /// Saves a new version of the list. The same warning is printed once.
+    fn save(&mut self, programs: &Programs) {
         let Some(path) = &programs.path else { return };
         let version = programs.shared.programs.version();
         if version == self.version {
             return;
         }
         let profiles = programs.shared.programs.read();
-        let violation = match procdb_file::save(path, procdb_file::now(), &profiles) {
+        let warning = match procdb_file::save(path, procdb_file::now(), &profiles) {
             Ok(saved) => {
                 self.version = version;
                 saved.note
             }
             Err(error) => Some(format!("{error:#}")),
         };
-        if let (Some(text), true) = (&violation, violation != self.violation) {
+        if let (Some(text), true) = (&warning, warning != self.warning) {
             eprintln!("warning: {text}");
         }
-        self.violation = violation;
+        self.warning = warning;
     }
 }
 
@@ -150,7 +154,7 @@ mod tests {
     use crate::procdb_file::text::tests;
     use pandemonium_engine::procdb::Profile;
 
-    /// A name that was seen today: others are dropped after some weeks.
+    /// A profile that was updated today: a save drops those of some weeks ago.
     fn known(name: &str, observations: u32) -> Profile {
         Profile { last_seen: procdb_file::now(), ..tests::known(name, observations) }
     }
@@ -160,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_run_learned_the_next_one_knows() {
+    fn the_next_run_loads_what_one_run_has_learned() {
         let scratch = Scratch::new();
         let first = Arc::new(Programs::load(shared(), Some(scratch.path())));
         assert_eq!(first.summary(), Summary { total: 0, confident: 0 });
@@ -171,11 +175,11 @@ mod tests {
 
         let second = Programs::load(shared(), Some(scratch.path()));
         assert_eq!(second.summary(), Summary { total: 2, confident: 1 });
-        assert_eq!(second.shared.programs.read().len(), 2, "handed to the worker");
+        assert_eq!(second.shared.programs.read().len(), 2, "published to the worker");
     }
 
     #[test]
-    fn an_order_saves_at_once_and_a_worker_that_told_nothing_leaves_the_file_alone() {
+    fn a_request_saves_at_once_and_without_a_new_version_nothing_is_written() {
         let scratch = Scratch::new();
         let programs = Arc::new(Programs::load(shared(), Some(scratch.path())));
         let saver = Saver::start(Arc::clone(&programs));
@@ -195,21 +199,21 @@ mod tests {
     }
 
     #[test]
-    fn without_a_path_nothing_is_read_or_kept() {
+    fn without_a_path_nothing_is_read_or_saved() {
         let programs = Arc::new(Programs::load(shared(), None));
         let mut saved = Saved::of(&programs);
         programs.shared.programs.publish(&[known("cc1", 5)]);
-        saved.renew(&programs);
+        saved.save(&programs);
         assert_eq!(programs.summary().total, 1);
-        assert_eq!(saved.violation, None);
+        assert_eq!(saved.warning, None);
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_a_warning() {
+    fn an_unwritable_directory_causes_a_warning() {
         let programs = Programs::load(shared(), Some("/proc/nowhere/procdb.bin".into()));
         let mut saved = Saved::of(&programs);
         programs.shared.programs.publish(&[known("cc1", 5)]);
-        saved.renew(&programs);
-        assert!(saved.violation.unwrap().contains("/proc/nowhere"));
+        saved.save(&programs);
+        assert!(saved.warning.unwrap().contains("/proc/nowhere"));
     }
 }

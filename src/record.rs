@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `--record`: a thread of the supervisor takes what the worker writes into the shared ring, and
-//! writes it into a file that `pandemonium_lab replay` and `explain` read.
+//! `--record`: a thread of the supervisor moves the worker's entries from the shared ring into a
+//! file, for `pandemonium_lab replay` and `explain`.
 //!
-//! The worker waits for none of it: what finds no room in the ring is dropped and counted.
+//! The worker never waits. It drops and counts entries for which the ring has no room.
 
 use super::process;
 use super::shared::Shared;
@@ -21,30 +21,31 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How often the ring is emptied: it holds much more than is written in this time.
+/// The time between two drains of the ring, which holds the entries of a much longer time.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long the last entries may take to reach the disk.
+/// The longest wait for the last write to the disk.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The thread that writes.
 pub struct Recording {
     path: PathBuf,
+    /// Dropped to stop the thread.
     stop: Sender<()>,
     outcome: Receiver<Outcome>,
     thread: JoinHandle<()>,
 }
 
-/// What came of it.
+/// How the recording ended.
 struct Outcome {
     entries: u64,
     dropped: u64,
-    /// How full the ring was at its fullest, in per mille.
+    /// The highest fill level of the ring, in per mille.
     fullest: u32,
     written: Result<u64>,
 }
 
 impl Recording {
-    /// Creates the file and starts to write what the worker will tell.
+    /// Creates the file, and starts the thread.
     pub fn start(
         path: &Path,
         redacted: bool,
@@ -60,33 +61,32 @@ impl Recording {
         let recorder =
             Recorder::new(BufWriter::new(file), &header, &COMPOSITORS).map_err(cannot)?;
         let (stop, stopped) = channel();
-        let (farewell, outcome) = channel();
+        let (sender, outcome) = channel();
         let thread = thread::spawn(move || {
-            // The tasks that are recorded may be hogs, many to a CPU, and among them this thread
-            // would get no more than its share. It needs a few percent of a CPU, and what it cannot
-            // write in time is dropped.
-            process::go_first();
-            let told = write(&shared, recorder, &stopped);
-            // Whoever does not wait any more has said so.
-            let _ = farewell.send(told);
+            // Beside many hogs on a CPU, nice 0 might give this thread less than the few percent of
+            // a CPU that it needs, and the worker drops entries that are not written in time.
+            process::raise_priority();
+            let outcome = write(&shared, recorder, &stopped);
+            // Without a receiver, `finish` has given up and reported that.
+            let _ = sender.send(outcome);
         });
         Ok(Recording { path: path.into(), stop, outcome, thread })
     }
 
-    /// Completes the file, and says in a sentence what is in it.
+    /// Completes the file, and returns a sentence about its content.
     pub fn finish(self) -> String {
         let path = self.path.display();
         drop(self.stop);
         let Ok(outcome) = self.outcome.recv_timeout(PATIENCE) else {
             return format!("the recording {path} could not be completed: its disk hangs");
         };
-        // It has said everything and ends.
+        // The thread has sent its outcome and ends.
         let _ = self.thread.join();
         let Outcome { entries, dropped, fullest, written } = outcome;
         match written {
             Ok(bytes) if dropped == 0 => format!(
-                "recorded {entries} entries in {bytes} bytes, the room for them was at most \
-                 {} % full: {path}",
+                "recorded {entries} entries in {bytes} bytes, the ring was at most {} % full: \
+                 {path}",
                 fullest.div_ceil(10)
             ),
             Ok(bytes) => format!(
@@ -98,15 +98,15 @@ impl Recording {
     }
 }
 
-/// A new file that nobody else may read. An existing one, a link included, may be somebody else's,
-/// so it is never touched.
+/// Creates a file that only this user can read. An existing file or link may belong to another
+/// user: it is never opened.
 fn create(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     Ok(options.open(path)?)
 }
 
-/// Writes until told to stop, and then what is left.
+/// Writes until `stopped` is disconnected, and then the rest.
 fn write(
     shared: &Shared,
     mut recorder: Recorder<BufWriter<File>>,
@@ -116,25 +116,25 @@ fn write(
         let written = Err(anyhow!("there is no ring"));
         return Outcome { entries: 0, dropped: 0, fullest: 0, written };
     };
-    let mut drain = Drain { reader: Reader::new(ring), told: 0, fullest: 0 };
-    let mut trouble = None;
+    let mut drain = Drain { reader: Reader::new(ring), reported: 0, fullest: 0 };
+    let mut failure = None;
     loop {
         let last = stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Disconnected);
-        if let (Err(error), None) = (drain.pour(&mut recorder), &trouble) {
+        if let (Err(error), None) = (drain.drain(&mut recorder), &failure) {
             eprintln!("warning: the recording ends here: {error:#}");
-            trouble = Some(error);
+            failure = Some(error);
         }
         if last {
             break;
         }
     }
     let (entries, dropped, fullest) = (recorder.entries, drain.reader.dropped(), drain.fullest);
-    let written = match trouble {
+    let written = match failure {
         Some(error) => Err(error),
         None => {
-            // What was dropped at the very end has no entry behind it that would tell.
-            if dropped > drain.told {
-                recorder.add(&Entry::Dropped(dropped - drain.told));
+            // Drops are reported by the next entry; after the last drops there is none.
+            if dropped > drain.reported {
+                recorder.add(&Entry::Dropped(dropped - drain.reported));
             }
             recorder.finish().and_then(|out| Ok(out.get_ref().metadata()?.len()))
         }
@@ -142,25 +142,25 @@ fn write(
     Outcome { entries, dropped, fullest, written }
 }
 
-/// The way from the ring into the file.
+/// Moves entries from the ring into the file.
 struct Drain<'r> {
     reader: Reader<'r>,
-    /// Dropped entries that the file tells of.
-    told: u64,
+    /// Dropped entries that the file reports.
+    reported: u64,
     fullest: u32,
 }
 
 impl Drain<'_> {
-    /// Takes out what there is. After an error nothing is written any more, but the ring is still
-    /// emptied, so that what was dropped stays a matter of room.
-    fn pour<W: Write>(&mut self, recorder: &mut Recorder<W>) -> Result<()> {
+    /// Takes all entries out of the ring. After an error it writes nothing more, but still empties
+    /// the ring, so that drops mean lack of room only.
+    fn drain<W: Write>(&mut self, recorder: &mut Recorder<W>) -> Result<()> {
         self.fullest = self.fullest.max(self.reader.fullness());
         let mut words = [0; WORDS_MAX];
         while let Some(length) = self.reader.pop(&mut words) {
             let entry = length.and_then(|length| decode(&words[..length]));
             let entry = entry.map_err(|Damage| anyhow!("the ring is damaged"))?;
             if let Entry::Dropped(count) = entry {
-                self.told += count;
+                self.reported += count;
             }
             recorder.add(&entry);
         }
@@ -185,8 +185,8 @@ mod tests {
         started.map_err(|failure| failure.to_string())
     }
 
-    /// How many entries a file holds, and its last three. They are read one by one: all at once
-    /// they would fill the arena.
+    /// The number of entries in a file, and its last three. It reads one by one: all entries at
+    /// once would not fit into the allocator's arena.
     fn end_of(path: &Path) -> (usize, Vec<Entry>) {
         let mut file = std::fs::File::open(path).unwrap();
         let mut begin = [0; pandemonium_record::file::write::MAGIC.len() + 4];
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_worker_tells_is_in_the_file_and_the_file_is_ours_alone() {
+    fn the_file_has_all_entries_and_only_its_user_can_read_it() {
         let scratch = Scratch::new();
         let shared = Arc::new(Shared::with_ring().unwrap());
         let recording = start(&scratch.path(), &shared).unwrap();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_existing_file_a_link_and_a_place_without_a_folder_are_refused_in_a_sentence() {
+    fn an_existing_file_a_link_and_a_missing_directory_are_refused() {
         let scratch = Scratch::new();
         let shared = Arc::new(Shared::with_ring().unwrap());
         let (path, beside) = (scratch.path(), scratch.path().with_extension("link"));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_are_told_also_those_at_the_very_end() {
+    fn the_file_reports_all_drops_even_the_last_ones() {
         let scratch = Scratch::new();
         let shared = Arc::new(Shared::with_ring().unwrap());
         let ring = shared.ring().unwrap();
@@ -251,7 +251,7 @@ mod tests {
         (0..ring.len() as u64).for_each(|count| writer.push(&Entry::Finished(count)));
         let recording = start(&scratch.path(), &shared).unwrap();
         let said = recording.finish();
-        // Half of them fit, as each has two words; what is missing behind the last is told as well.
+        // Each entry has two words, so half of them fit.
         let half = (ring.len() - ring_words(0)) as u64 / 2;
         let dropped = ring.len() as u64 - half;
         assert!(said.contains(&format!("recorded {half} entries")), "{said}");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told() {
+    fn a_full_disk_is_reported() {
         let shared = Arc::new(Shared::with_ring().unwrap());
         let full = File::create("/dev/full").unwrap();
         let header = Header { source: String::new(), policy: String::new(), redacted: false };

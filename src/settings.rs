@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! From the command line to what each part is told at its start.
+//! From the command line to the knobs, the domain and the policy's setup.
 
 use super::cli::Options;
 use super::machine::Machine;
@@ -15,11 +15,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// A file of knobs is not read beyond this; ours, with every comment, has 4 KiB.
+/// The largest file of knobs that is read. The one that the lab prints has 4 KiB.
 const FILE_MAX: u64 = 64 * 1024;
 
-/// The values of the policy's knobs at the start, and the knobs that a person has chosen: the file
-/// first, then the options, which win.
+/// The values of the policy's knobs at the start, and the knobs that the user has set: in the file
+/// first, then by options, which win.
 pub fn knobs(options: &Options) -> Result<(Values, KeySet), Failure> {
     let policy = options.policy();
     let defaults = policy.knobs.defaults();
@@ -27,7 +27,7 @@ pub fn knobs(options: &Options) -> Result<(Values, KeySet), Failure> {
         Some(path) => {
             let amended = read(path, &defaults).map_err(|e| Failure::Usage(format!("{e:#}")))?;
             for (old, new) in &amended.renamed {
-                eprintln!("warning: the knob {old} is called {new} now");
+                eprintln!("warning: the knob {old} is now named {new}");
             }
             (amended.values, amended.named)
         }
@@ -55,7 +55,7 @@ pub fn knobs(options: &Options) -> Result<(Values, KeySet), Failure> {
     Ok((start.values, start.chosen))
 }
 
-/// Values that options change.
+/// The values so far.
 struct Start {
     policy: &'static str,
     values: Values,
@@ -74,7 +74,7 @@ impl Start {
         Ok(())
     }
 
-    /// Changes a knob that the option does not name, where the policy has it.
+    /// Limits a knob that the option does not name, if the policy has it.
     fn bound(&mut self, knob: &str, bound: impl Fn(Span) -> Span) {
         if let Some(now) = self.values.time(knob) {
             self.values.put(knob, bound(now).as_nanos());
@@ -83,7 +83,7 @@ impl Start {
 }
 
 /// `-s` is the longest slice of any task, `-S` the shortest. A policy with one slice for all tasks
-/// calls it `slice_us`.
+/// has the knob `slice_us` only.
 fn slices(options: &Options, start: &mut Start) -> Result<(), Failure> {
     let tiered =
         start.values.get("batch_slice_us").is_some() && start.values.get("slice_min_us").is_some();
@@ -122,13 +122,13 @@ fn read(path: &Path, defaults: &Values) -> Result<Amended> {
     defaults.amended(&text).with_context(place)
 }
 
-/// How many CPUs limits are derived from: those online, since no other one runs a task.
+/// The number of CPUs from which limits are derived: those online, since no other one runs a task.
 pub fn cpus(options: &Options, machine: &Machine) -> u32 {
     options.nr_cpus.unwrap_or(machine.online().count())
 }
 
-/// What the policy is told at its start. A domain whose CPUs have all gone offline since the start
-/// is no reason to end: tasks then run wherever they may.
+/// The policy's setup. If all CPUs of the domain have gone offline since the start, there is no
+/// domain until the next restart.
 pub fn setup(options: &Options, machine: &Machine) -> Setup {
     let boosts = options.boost.iter().map(|boost| (boost.name, boost.tier));
     let compositors = options.compositor.iter().map(|name| (*name, Tier::LatCritical));
@@ -138,19 +138,20 @@ pub fn setup(options: &Options, machine: &Machine) -> Setup {
     });
     Setup {
         cpus: cpus(options, machine),
-        names: boosts.chain(compositors).chain([ourselves()]).collect(),
+        names: boosts.chain(compositors).chain([supervisor()]).collect(),
         topology: machine.topology(),
         domain,
     }
 }
 
-/// The supervisor, which serves statistics, writes recordings and prints: behind a crowd of more
-/// urgent tasks nobody could see what becomes of them. The kernel cuts its name to this.
-fn ourselves() -> (Comm, Tier) {
+/// The supervisor serves statistics, writes recordings and prints. It is Interactive, so that the
+/// user sees the state of a machine that is crowded with Batch tasks. The kernel truncates its name
+/// to this.
+fn supervisor() -> (Comm, Tier) {
     (Comm::from_text("scx_pandemonium"), Tier::Interactive)
 }
 
-/// The CPUs to prefer, if that are not all.
+/// The CPUs to prefer; `None` for all of them.
 pub fn domain(options: &Options, machine: &Machine) -> Result<Option<Domain>, Failure> {
     match &options.primary_domain {
         Some(wish) => machine.domain(wish, options.domain_strict),
@@ -181,12 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn without_options_nothing_is_chosen() {
+    fn without_options_no_knob_is_set() {
         assert_eq!(of(&[]), Ok((Knobs::default(), vec![])));
     }
 
     #[test]
-    fn the_longest_slice_caps_and_is_left_alone() {
+    fn the_longest_slice_limits_the_other_slices() {
         let (knobs, chosen) = of(&["-s", "500"]).unwrap();
         let us = Span::from_micros;
         assert_eq!(
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_slice_is_never_above_the_longest() {
+    fn a_shortest_slice_above_the_longest_is_refused() {
         for args in [&["-s", "1000", "-S", "2000"][..], &["-S", "5000"]] {
             assert!(of(args).unwrap_err().contains("is above --slice-us"), "{args:?}");
         }
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn each_option_turns_its_switch() {
+    fn each_option_sets_its_knob() {
         let (knobs, chosen) =
             of(&["--no-adaptive", "--no-preempt", "--no-procdb", "--low-power"]).unwrap();
         let rules = knobs.rules;
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_wrong_says_where() {
+    fn an_error_in_the_file_names_the_line() {
         let error = |text: &str| with_file(text, &[]).unwrap_err();
         assert_eq!(
             error("lag_scale=4\n\nslice_us=99\n"),
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_knobs_print_is_such_a_file() {
+    fn the_printed_knobs_are_a_valid_file() {
         let (knobs, chosen) =
             with_file(&Table::file_of(&TABLE.defaults()).to_string(), &[]).unwrap();
         assert_eq!(knobs, Knobs::default());
@@ -264,8 +265,8 @@ mod tests {
         let setup = setup(&options, &Machine::observe().unwrap());
         let names: Vec<_> =
             setup.names.iter().map(|(name, tier)| (name.to_string(), *tier)).collect();
-        let us = ("scx_pandemonium".into(), Tier::Interactive);
-        assert_eq!(names, [("y".into(), Tier::Batch), ("x".into(), Tier::LatCritical), us]);
+        let own = ("scx_pandemonium".into(), Tier::Interactive);
+        assert_eq!(names, [("y".into(), Tier::Batch), ("x".into(), Tier::LatCritical), own]);
         assert_eq!(setup.cpus, 7);
     }
 }

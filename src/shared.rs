@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The memory that worker and supervisor share: numbers that the worker writes every round, knobs
-//! that the supervisor hands down, what was learned of programs, and what the policy wants to keep
-//! over a restart.
+//! The memory that worker and supervisor share: counters that the worker writes every round, knobs
+//! from the supervisor, learned profiles of programs, a query about one task, and the policy's
+//! memos of tasks for the next worker.
 //!
-//! An anonymous file without a name, handed to the worker as a descriptor. Every cell is an
-//! atomic, so neither side can see half a number; two numbers may be a round apart. Nobody waits
-//! for the other side.
+//! It is an anonymous file, which the worker inherits as a descriptor. Every cell is an atomic, so
+//! neither side reads half a number; two numbers may be a round apart. No side waits for the other.
 
 mod knobs;
 mod programs;
 pub mod query;
+pub mod reply;
 
-use super::fast_path_counters::TallyCells;
+use super::fast_path_counters::FastPathCells;
 use anyhow::{Context, Result};
 use pandemonium_engine::Memo;
 use pandemonium_engine::registry::COUNTERS_MAX;
@@ -24,18 +24,17 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Environment variable through which a worker learns the descriptor. Its presence is what makes
-/// a process the worker.
+/// The environment variable that names the descriptor. A process in which it is set is a worker.
 const DESCRIPTOR: &str = "SCX_PANDEMONIUM_USER_SHARED";
-/// Words in the ring of a recording: 32 MiB, at 50,000 decisions a second as much as is written in
-/// 2.5 s, and at the start room for every memo and every program.
+/// Words in the ring of a recording: 32 MiB, which 50,000 decisions a second fill in 2.5 s. At the
+/// start it has room for every memo and every profile.
 const RING_WORDS: usize = 1 << 22;
-/// Most tasks whose memos survive a restart; beyond that they start afresh.
+/// Tasks whose memos survive a restart. Further tasks are unknown after it.
 const MEMOS_MAX: usize = 32_768;
 
-macro_rules! board {
+macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A copy of the board at one time.
+        /// A copy of the counters at one time.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Numbers {
             $($(#[$doc])* pub $name: u64,)*
@@ -43,11 +42,11 @@ macro_rules! board {
 
         /// The shared cells themselves.
         #[repr(C)]
-        pub struct Board {
+        pub struct CountersCell {
             $($name: AtomicU64,)*
         }
 
-        impl Board {
+        impl CountersCell {
             /// Reads all cells.
             pub fn read(&self) -> Numbers {
                 Numbers { $($name: self.$name.load(Ordering::Relaxed),)* }
@@ -61,30 +60,30 @@ macro_rules! board {
     };
 }
 
-board! {
-    /// When the worker was last seen deciding (CLOCK_MONOTONIC, ns).
+counters! {
+    /// When the last round began (CLOCK_MONOTONIC, ns).
     last_round_ns,
     /// Rounds.
     rounds,
     /// Decisions sent to the kernel.
     user_dispatches,
-    /// Tasks that the kernel half placed on an idle CPU, or bound kernel threads.
+    /// Tasks that the backend placed itself: on an idle CPU, or bound kernel threads.
     kernel_dispatches,
-    /// Decisions that the kernel dropped because the task had been queued again since.
+    /// Decisions that the backend dropped because the task had been queued again since.
     cancelled,
-    /// Decisions for a CPU outside the task's mask, which the kernel moved to its previous CPU.
+    /// Decisions for a CPU outside the task's mask; the backend used its previous CPU.
     bounced,
-    /// Tasks that bypassed the policy because the ring to us was full.
+    /// Tasks that bypassed the policy because the ring to user space was full.
     congested,
     /// Decisions that found the ring to the kernel full, and were made again later.
     refused,
-    /// Messages that made no sense.
+    /// Malformed messages, which were skipped.
     malformed,
-    /// Arrivals that were wake-ups.
+    /// Arrivals after a wakeup or a fork.
     wakeups,
-    /// Arrivals that had lost the CPU.
+    /// Arrivals of tasks that had lost their CPU.
     requeues,
-    /// Decisions taken for age.
+    /// Decisions by age rather than by order.
     rescues,
     /// Decisions for Batch tasks.
     batch,
@@ -94,7 +93,7 @@ board! {
     lat_critical,
     /// CPUs online.
     cpus,
-    /// CPUs running a task of ours.
+    /// CPUs that run a SCHED_EXT task.
     running,
     /// Tasks that wait for a decision.
     waiting,
@@ -106,21 +105,21 @@ board! {
     faults_minor,
     /// Page faults with I/O since the first round.
     faults_major,
-    /// How much of the fast path is at work, `fast_path::State`.
+    /// The state of the fast path: `fast_path::State`.
     fast_path,
     /// CPU time of the worker since the first round (ns).
     cpu_ns,
-    /// Rounds in which the policy saw a burst.
+    /// Rounds in which the policy detected a burst.
     burst_rounds,
-    /// 1 while batch work has waited for seconds, as the policy sees it.
+    /// 1 while the policy detects Batch tasks that have waited for seconds.
     longrun,
 }
 
-/// Counters of the policy's own, in the order in which it declares them.
+/// The counters that the policy declares, in the order of their declaration.
 #[repr(C)]
-pub struct OwnCounters([AtomicU64; COUNTERS_MAX]);
+pub struct PolicyCounters([AtomicU64; COUNTERS_MAX]);
 
-impl OwnCounters {
+impl PolicyCounters {
     /// Reads all cells.
     pub fn read(&self) -> [u64; COUNTERS_MAX] {
         std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed))
@@ -140,18 +139,18 @@ struct MemoCell([AtomicU64; 4]);
 
 #[repr(C)]
 pub struct Layout {
-    /// What the worker counts, renewed every round.
-    pub board: Board,
-    /// What the policy counts by itself.
-    pub own_counters: OwnCounters,
-    /// What the fast path counts, renewed once a second.
-    pub fast_path_counters: TallyCells,
-    /// The knobs that the worker shall use.
+    /// The worker's counters, written every round.
+    pub counters: CountersCell,
+    /// The policy's counters, written every round.
+    pub policy: PolicyCounters,
+    /// The fast path's counters, written four times a second.
+    pub fast_path: FastPathCells,
+    /// The knobs of the worker's policy.
     pub knobs: knobs::KnobsCell,
-    /// What was learned of programs.
-    pub programs: programs::Programs,
-    /// What is asked about a task, and the answer.
-    pub query: query::Query,
+    /// The learned profiles of programs.
+    pub programs: programs::ProgramsCell,
+    /// The query about a task, and its reply.
+    pub query: query::QueryCell,
     nr_memos: AtomicU64,
     memos: [MemoCell; MEMOS_MAX],
 }
@@ -164,7 +163,7 @@ const _: () = assert!(size_of::<Layout>().is_multiple_of(align_of::<AtomicU64>()
 pub struct Shared {
     fd: OwnedFd,
     map: NonNull<Layout>,
-    /// Behind the layout there may be the ring of a recording.
+    /// Its size, which tells whether the ring of a recording follows the layout.
     bytes: usize,
 }
 
@@ -173,7 +172,7 @@ unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
-/// The descriptor that the supervisor handed to this process, if this is a worker.
+/// The descriptor of the supervisor's memory, if this process is a worker.
 pub fn inherited() -> Option<RawFd> {
     std::env::var(DESCRIPTOR).ok()?.parse().ok()
 }
@@ -195,9 +194,9 @@ impl Shared {
         if fd < 0 {
             return Err(std::io::Error::last_os_error()).context("cannot create shared memory");
         }
-        // SAFETY: the descriptor is new and nobody else owns it.
+        // SAFETY: the descriptor is new and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: a plain system call on our own descriptor.
+        // SAFETY: a plain system call on a descriptor that this function has just created.
         if unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as i64) } != 0 {
             return Err(std::io::Error::last_os_error()).context("cannot size shared memory");
         }
@@ -216,7 +215,7 @@ impl Shared {
                 "{DESCRIPTOR} is set for the program's own use: unset it and start again"
             )));
         };
-        // SAFETY: the supervisor passed this descriptor to us and to nobody else.
+        // SAFETY: the supervisor passed this descriptor to this worker alone.
         Shared::map(unsafe { OwnedFd::from_raw_fd(fd) }, bytes).map_err(Failure::internal)
     }
 
@@ -242,36 +241,36 @@ impl Shared {
 
     /// The ring of a recording, if there is one.
     pub fn ring(&self) -> Option<&[AtomicU64]> {
-        // SAFETY: the mapping goes on for so many words behind the layout, whose size is a multiple
-        // of a word's, lives as long as `self`, and any bytes are valid atomics.
+        // SAFETY: the mapping has so many words after the layout, whose size is a multiple of a
+        // word's. It lives as long as `self`, and any bytes are valid atomics.
         (self.bytes == WITH_RING).then(|| unsafe {
             std::slice::from_raw_parts(self.map.as_ptr().add(1).cast(), RING_WORDS)
         })
     }
 
-    /// What a child process needs to find the memory: a descriptor to keep open, and the variable
-    /// that names it.
+    /// What a child process needs to find the memory: a descriptor that stays open, and the name
+    /// and value of the variable that names it.
     pub fn descriptor(&self) -> (RawFd, &'static str, String) {
         let fd = self.fd.as_raw_fd();
         (fd, DESCRIPTOR, fd.to_string())
     }
 
-    /// Stores memos for the next worker; what is beyond [`MEMOS_MAX`] is dropped.
-    pub fn keep(&self, export: impl FnOnce(&mut dyn FnMut(Memo))) {
-        let mut kept = 0;
+    /// Stores memos for the next worker. Drops those beyond [`MEMOS_MAX`].
+    pub fn store_memos(&self, export: impl FnOnce(&mut dyn FnMut(Memo))) {
+        let mut stored = 0;
         export(&mut |memo| {
-            if let Some(cell) = self.memos.get(kept) {
+            if let Some(cell) = self.memos.get(stored) {
                 cell.store(&memo);
-                kept += 1;
+                stored += 1;
             }
         });
-        self.nr_memos.store(kept as u64, Ordering::Release);
+        self.nr_memos.store(stored as u64, Ordering::Release);
     }
 
-    /// Takes out the memos that the last worker stored.
-    pub fn take(&self) -> impl Iterator<Item = Memo> {
-        let kept = self.nr_memos.swap(0, Ordering::Acquire) as usize;
-        self.memos[..kept.min(MEMOS_MAX)].iter().filter_map(MemoCell::load)
+    /// Takes the memos that the last worker stored.
+    pub fn take_memos(&self) -> impl Iterator<Item = Memo> {
+        let stored = self.nr_memos.swap(0, Ordering::Acquire) as usize;
+        self.memos[..stored.min(MEMOS_MAX)].iter().filter_map(MemoCell::load)
     }
 }
 
@@ -295,19 +294,19 @@ impl Drop for Shared {
 impl MemoCell {
     fn store(&self, memo: &Memo) {
         let [low, high] = memo.comm.to_words();
-        let who = (memo.pid.as_raw() as u64) << 8 | memo.tier.index() as u64;
-        let words = [who, memo.run.as_nanos(), low, high];
+        let task = (memo.pid.as_raw() as u64) << 8 | memo.tier.index() as u64;
+        let words = [task, memo.run.as_nanos(), low, high];
         for (cell, word) in self.0.iter().zip(words) {
             cell.store(word, Ordering::Relaxed);
         }
     }
 
     fn load(&self) -> Option<Memo> {
-        let [who, run, low, high] = [0, 1, 2, 3].map(|i| self.0[i].load(Ordering::Relaxed));
+        let [task, run, low, high] = [0, 1, 2, 3].map(|i| self.0[i].load(Ordering::Relaxed));
         Some(Memo {
-            pid: Pid::new((who >> 8) as i32)?,
+            pid: Pid::new((task >> 8) as i32)?,
             comm: Comm::from_words([low, high]),
-            tier: *Tier::ALL.get((who & 0xff) as usize)?,
+            tier: *Tier::ALL.get((task & 0xff) as usize)?,
             run: Span::from_nanos(run),
         })
     }
@@ -318,13 +317,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_memos_reach_the_other_side() {
+    fn the_other_side_reads_counters_and_memos() {
         let ours = Shared::create().unwrap();
-        // SAFETY: dup gives a descriptor that nobody else owns.
+        // SAFETY: the descriptor from dup has no other owner.
         let theirs = Shared::adopt(unsafe { libc::dup(ours.fd.as_raw_fd()) }).unwrap();
         let numbers = Numbers { rounds: 3, cpu_ns: u64::MAX, ..Numbers::default() };
-        ours.board.write(&numbers);
-        assert_eq!(theirs.board.read(), numbers);
+        ours.counters.write(&numbers);
+        assert_eq!(theirs.counters.read(), numbers);
 
         let memo = Memo {
             pid: Pid::new(i32::MAX).unwrap(),
@@ -332,18 +331,18 @@ mod tests {
             tier: Tier::LatCritical,
             run: Span::from_micros(250),
         };
-        ours.keep(|keep| (0..MEMOS_MAX + 5).for_each(|_| keep(memo)));
-        let taken: Vec<Memo> = theirs.take().collect();
+        ours.store_memos(|store| (0..MEMOS_MAX + 5).for_each(|_| store(memo)));
+        let taken: Vec<Memo> = theirs.take_memos().collect();
         assert_eq!(taken.len(), MEMOS_MAX);
         assert!(taken.iter().all(|taken| *taken == memo));
-        assert_eq!(theirs.take().count(), 0);
+        assert_eq!(theirs.take_memos().count(), 0);
     }
 
     #[test]
-    fn a_ring_is_there_on_both_sides_or_on_none() {
+    fn both_sides_have_the_ring_or_neither_has() {
         assert!(Shared::create().unwrap().ring().is_none());
         let ours = Shared::with_ring().unwrap();
-        // SAFETY: dup gives a descriptor that nobody else owns.
+        // SAFETY: the descriptor from dup has no other owner.
         let theirs = Shared::adopt(unsafe { libc::dup(ours.fd.as_raw_fd()) }).unwrap();
         let (ours, theirs) = (ours.ring().unwrap(), theirs.ring().unwrap());
         assert_eq!((ours.len(), theirs.len()), (RING_WORDS, RING_WORDS));
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_that_is_not_ours_is_refused() {
+    fn a_descriptor_of_other_memory_is_refused() {
         assert!(matches!(Shared::adopt(9_999), Err(Failure::Usage(_))));
         assert!(matches!(Shared::adopt(0), Err(Failure::Usage(_))));
     }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The process that a person starts: starts the worker, starts it again when the kernel asks,
-//! passes signals on, prints, and says how it ended.
+//! The process that the user starts. It starts the worker, restarts it when the kernel asks for
+//! that, passes signals on, prints, and reports how the worker ended.
 
 use super::adaptive::{Adaptive, IdleTime};
 use super::cli::{self, Options};
 use super::event_log::EventLog;
 use super::machine::Machine;
 use super::programs::{self, Programs, Saver};
+use super::reading::Reading;
 use super::record::Recording;
 use super::shared::Shared;
-use super::stats::{self, Reading, Source};
-use super::{settings, tasks, telemetry, wake_worker, worker};
+use super::stats::{self, Source};
+use super::{output, settings, tasks, telemetry, wake_worker, worker};
 use anyhow::{Context, anyhow};
 use pandemonium_engine::adapting::INTERVAL;
 use pandemonium_engine::knobs::{KeySet, Values};
@@ -24,9 +25,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Restarts closer together than this are a storm: the next start waits as long.
+/// A worker that ran for less than this waits as long before its restart.
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
-/// How often the adaptive loop runs.
+/// The interval of the adaptive loop.
 const SECOND: Duration = Duration::from_nanos(INTERVAL.as_nanos());
 
 /// Runs the scheduler until it ends.
@@ -36,7 +37,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         settings::domain(options, &Machine::observe()?)?;
     }
     preflight::check()?;
-    keep_files_ours();
+    restrict_new_files();
     let source = source(options, knobs, chosen)?;
     let recording = match &options.record {
         Some(path) => {
@@ -45,13 +46,12 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         }
         None => None,
     };
-    telemetry::print(&cli::version());
+    output::print(&cli::version());
     let worker = Arc::new(Worker::default());
     let handler = Arc::clone(&worker);
     let partial = options.partial;
     ctrlc::set_handler(move || handler.interrupt(partial)).map_err(Failure::internal)?;
-    // The statistics server is a help, not a condition: where its socket cannot be made, the
-    // scheduler runs without it and says so.
+    // Without its socket, the scheduler runs without statistics, and warns.
     let server = stats::serve(source.clone());
     if let Err(error) = &server {
         eprintln!("warning: statistics are not served: {error:#}");
@@ -59,20 +59,20 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     if let Some(seconds) = options.stats {
         report_every(Duration::from_secs_f64(seconds), source.clone());
     }
-    let log = look_every_second(&source, options.verbose && options.stats.is_none());
+    let log = adapt_every_second(&source, options.verbose && options.stats.is_none());
     let saver = Saver::start(Arc::clone(&source.programs));
     let started = source.read();
     let outcome = keep_running(options, &worker, &source, &saver);
     let whole_run = source.metrics(&started, &source.read());
-    telemetry::print(&telemetry::line(&whole_run));
-    telemetry::print(&telemetry::knobs_line(&source.adaptive.status().report, &whole_run));
+    output::print(&telemetry::line(&whole_run));
+    output::print(&telemetry::knobs_line(&source.adaptive.status().report, &whole_run));
     if options.dump_log {
-        telemetry::print(&lock(&log).to_string());
+        output::print(&lock(&log).to_string());
     }
     if options.dump_tasks {
-        telemetry::print(&tasks::table(source.shared.take()));
+        output::print(&tasks::table(source.shared.take_memos()));
     }
-    recording.map(Recording::finish).iter().for_each(|said| telemetry::print(said));
+    recording.map(Recording::finish).iter().for_each(|summary| output::print(summary));
     saver.finish();
     outcome
 }
@@ -93,14 +93,14 @@ fn source(options: &Options, start: Values, chosen: KeySet) -> Result<Source, Fa
     })
 }
 
-/// Whoever can write to the statistics socket can change knobs: that shall be nobody but us,
-/// whatever mask we were started with.
-fn keep_files_ours() {
+/// Sets the umask: only this user may write to the statistics socket, because its clients can
+/// change knobs.
+fn restrict_new_files() {
     // SAFETY: a plain system call that cannot fail.
     unsafe { libc::umask(0o022) };
 }
 
-/// Starts workers until one ends for good.
+/// Starts workers until one ends without asking for a restart.
 fn keep_running(
     options: &Options,
     worker: &Worker,
@@ -120,7 +120,7 @@ fn keep_running(
             return end(status, worker.is_stopping());
         }
         source.restarts.fetch_add(1, Ordering::Relaxed);
-        telemetry::print("the kernel asked for a restart (CPUs came or went): starting again");
+        output::print("the kernel asked for a restart (a CPU went on- or offline): starting again");
         if started.elapsed() < RESTART_PAUSE {
             thread::sleep(RESTART_PAUSE);
         }
@@ -128,14 +128,14 @@ fn keep_running(
     }
 }
 
-/// The verdict on a worker that ended. It has explained itself already, unless something killed
-/// it.
+/// The exit code or failure for a worker that has ended. Unless a signal killed it, it has printed
+/// the reason itself.
 fn end(status: ExitStatus, stopping: bool) -> Result<ExitCode, Failure> {
     match (status.code(), status.signal()) {
         (Some(0), _) => Ok(ExitCode::SUCCESS),
         (Some(code), _) if code == i32::from(worker::RESTART) => Ok(ExitCode::SUCCESS),
         (Some(code), _) => Ok(ExitCode::from(code.clamp(1, 255) as u8)),
-        // It was still loading when the signal came.
+        // The signal came while the worker was loading.
         (None, Some(libc::SIGINT | libc::SIGTERM | libc::SIGHUP)) if stopping => {
             Ok(ExitCode::SUCCESS)
         }
@@ -170,14 +170,15 @@ impl Worker {
             slot.insert(child).id()
         };
         wait_without_reaping(pid);
-        // Reaped under the lock, so that the handler never signals a pid that is somebody else's.
+        // Reaped under the lock, so that the handler never signals a reused pid.
         let mut slot = self.lock();
         let status = slot.take().map(|mut child| child.wait()).transpose();
         status.map_err(Failure::internal)
     }
 
-    /// Passes a signal on, and sees to it that it is noticed. With `partial` our own threads do not
-    /// come up to the worker and would only be in its way, so it notices at the next heartbeat.
+    /// Passes a signal on, and wakes the worker up to handle it. With `partial` the threads of
+    /// [`wake_worker`] would not be queued to the worker and would only take CPU time from it, so
+    /// it handles the signal at the next heartbeat.
     fn interrupt(&self, partial: bool) {
         self.stopping.store(true, Ordering::SeqCst);
         if let Some(child) = self.lock().as_ref() {
@@ -198,13 +199,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts this program again as a worker: a fresh image, so that locked memory and the system
-/// call filter of an earlier worker are gone.
+/// Starts this program again as a worker. The new process has neither the locked memory nor the
+/// system call filter of an earlier worker.
 fn spawn(shared: &Shared) -> anyhow::Result<Child> {
     let (fd, name, value) = shared.descriptor();
     let mut command = Command::new("/proc/self/exe");
     command.arg0("scx_pandemonium_user").args(std::env::args_os().skip(1)).env(name, value);
-    // SAFETY: fcntl is async-signal-safe, and all that happens between fork and exec.
+    // SAFETY: the only call between fork and exec is fcntl, which is async-signal-safe.
     unsafe {
         command.pre_exec(move || match libc::fcntl(fd, libc::F_SETFD, 0) {
             0 => Ok(()),
@@ -228,21 +229,22 @@ fn wait_without_reaping(pid: u32) {
     }
 }
 
-/// Prints a line every `interval`, from a thread that nobody waits for.
+/// Prints a line every `interval`, from a thread that ends with the process.
 fn report_every(interval: Duration, source: Source) {
     thread::spawn(move || {
         let mut before: Reading = source.read();
         loop {
             thread::sleep(interval);
             let after = source.read();
-            telemetry::print(&telemetry::line(&source.metrics(&before, &after)));
+            output::print(&telemetry::line(&source.metrics(&before, &after)));
             before = after;
         }
     });
 }
 
-/// Once a second: the adaptive loop, the log, and with `print` a line, if it is worth one.
-fn look_every_second(source: &Source, print: bool) -> Arc<Mutex<EventLog>> {
+/// Starts a thread that executes the adaptive loop and appends to the log once a second. With
+/// `print` it prints a line about each second that is worth one.
+fn adapt_every_second(source: &Source, print: bool) -> Arc<Mutex<EventLog>> {
     let log = Arc::new(Mutex::new(EventLog::default()));
     let (source, log_of_thread) = (source.clone(), Arc::clone(&log));
     thread::spawn(move || {
@@ -253,7 +255,7 @@ fn look_every_second(source: &Source, print: bool) -> Arc<Mutex<EventLog>> {
             let after = source.read();
             let idle = IdleTime::read(after.at);
             if after.numbers.rounds == 0 {
-                // While it is loading there is nothing to adapt, and nothing to tell.
+                // The worker is still loading.
                 (before, idle_before) = (after, idle);
                 continue;
             }
@@ -262,7 +264,7 @@ fn look_every_second(source: &Source, print: bool) -> Arc<Mutex<EventLog>> {
             let metrics = source.metrics(&before, &after);
             lock(&log_of_thread).push(after.at, &metrics);
             if print && source.adaptive.status().report.worth_a_line {
-                telemetry::print(&telemetry::line(&metrics));
+                output::print(&telemetry::line(&metrics));
             }
             (before, idle_before) = (after, idle);
         }
@@ -270,8 +272,8 @@ fn look_every_second(source: &Source, print: bool) -> Arc<Mutex<EventLog>> {
     log
 }
 
-/// The kernel setting that the core changes while it runs. A worker that is killed cannot put it
-/// back, so the supervisor does.
+/// The kernel setting that scx_rustland_core changes in a worker. The supervisor restores it,
+/// because a killed worker cannot.
 struct Sysctl(Option<String>);
 
 impl Sysctl {
@@ -284,8 +286,8 @@ impl Sysctl {
     fn restore(&self) {
         let Some(saved) = &self.0 else { return };
         if std::fs::read_to_string(Self::PATH).is_ok_and(|now| now != *saved) {
-            // Without the setting the kernel may compact locked memory, which costs some latency
-            // and nothing else: not worth ending for.
+            // A failure is harmless: the setting only decides whether the kernel may compact locked
+            // memory, which costs some latency.
             let _ = std::fs::write(Self::PATH, saved);
         }
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the last worker knew of every task when it ended, as a table for people.
+//! The last worker's memos of tasks, as a table.
 
 use super::procdb_file::text::{printable, tier_name};
 use pandemonium_engine::Memo;
 use std::fmt::Write as _;
 
-/// Most urgent tier first, then by name. A worker that was killed leaves no memos, and neither does
-/// a policy that learns nothing.
+/// The highest tier first, then by name. A worker that was killed leaves no memos, nor does a
+/// policy that learns nothing.
 pub fn table(memos: impl Iterator<Item = Memo>) -> String {
     let mut tasks: Vec<Memo> = memos.collect();
     tasks.sort_by(|a, b| (b.tier, a.comm, a.pid).cmp(&(a.tier, b.comm, b.pid)));
@@ -34,7 +34,7 @@ mod tests {
     use pandemonium_engine::time::Span;
 
     #[test]
-    fn tasks_are_sorted_by_tier_then_name_then_pid() {
+    fn tasks_are_sorted_by_tier_name_and_pid() {
         let memo = |pid, name, tier, us| Memo {
             pid: Pid::new(pid).unwrap(),
             comm: Comm::from_text(name),

@@ -1,39 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a person reads: the line of statistics and the word on health.
+//! The line of statistics, and health.
 
 use super::fast_path::State;
-use super::stats::{Metrics, Reading};
+use super::metrics::Metrics;
+use super::reading::Reading;
 use pandemonium_engine::Limits;
 use pandemonium_engine::adapting::Report;
 use pandemonium_engine::time::{Span, Stamp};
-use std::io::Write;
 
-/// A worker that has not decided for so long is stuck: the kernel half wakes it at least once a
-/// second.
-const SILENCE: Span = Span::from_millis(3_000);
-/// A task that waits so long for a decision is close to the kernel's watchdog, which ends us
-/// after 5 s.
-const WAIT: Span = Span::from_millis(1_000);
-/// More of one CPU than this is not scheduling but spinning. Chosen.
-const OWN_CPU_PCT: u64 = 75;
+/// A worker without a round for this time is stuck: the backend wakes it at least once a second.
+const GAP_MAX: Span = Span::from_millis(3_000);
+/// A longer wait for a decision approaches the 5 s after which the kernel's watchdog ejects the
+/// scheduler.
+const WAIT_MAX: Span = Span::from_millis(1_000);
+/// A scheduler that uses more of one CPU than this spins. Chosen.
+const OWN_CPU_PCT_MAX: u64 = 75;
 
-/// Prints a line for the user. A reader that has gone away is no reason to stop scheduling.
-pub fn print(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
-}
-
-/// Prints text as it is.
-pub fn print_bytes(text: &[u8]) {
-    let _ = std::io::stdout().write_all(text);
-}
-
-/// `ok`, or the first reason why it is not, worst first. Page faults stay until the end, since
-/// one is enough to show that the process is not as locked as it should be; everything else is
-/// about the time between the two readings.
+/// `ok`, or the worst fault. Page faults are reported until the end, since one shows that the
+/// process's memory is not locked. All other faults are those of the interval between the readings.
 pub fn health(before: &Reading, after: &Reading) -> String {
     let (was, is) = (&before.numbers, &after.numbers);
-    let silent = after.at.since(Stamp::from_nanos(is.last_round_ns));
+    let gap = after.at.since(Stamp::from_nanos(is.last_round_ns));
     let wait = Span::from_nanos(is.wait_peak_ns);
     let elapsed = after.at.since(before.at).as_nanos();
     let cpu_pct = is.cpu_ns.saturating_sub(was.cpu_ns).saturating_mul(100) / elapsed.max(1);
@@ -41,23 +29,23 @@ pub fn health(before: &Reading, after: &Reading) -> String {
         (is.congested.saturating_sub(was.congested), is.refused.saturating_sub(was.refused));
     match () {
         () if is.rounds == 0 => "starting".into(),
-        () if silent > SILENCE => format!("the scheduler has not run for {silent}"),
+        () if gap > GAP_MAX => format!("the scheduler has not run for {gap}"),
         () if is.faults_major + is.faults_minor > 0 => {
             format!("{} page faults since the start", is.faults_major + is.faults_minor)
         }
         () if congested > 0 => format!("congested: {congested} tasks bypassed the policy"),
         () if refused > 0 => format!("the ring to the kernel was full {refused} times"),
-        () if wait > WAIT => format!("a task waited {wait} for a decision"),
-        // The processor time is renewed once a second, so a shorter interval says nothing.
-        () if elapsed >= 1_000_000_000 && cpu_pct > OWN_CPU_PCT => {
+        () if wait > WAIT_MAX => format!("a task waited {wait} for a decision"),
+        // The worker updates its CPU time once a second: a shorter interval has no figure.
+        () if elapsed >= 1_000_000_000 && cpu_pct > OWN_CPU_PCT_MAX => {
             format!("the scheduler used {cpu_pct}% of a CPU")
         }
-        () => State::from_word(is.fast_path).trouble().unwrap_or_else(|| "ok".into()),
+        () => State::from_word(is.fast_path).fault().unwrap_or_else(|| "ok".into()),
     }
 }
 
-/// What the adaptive loop and the policy's detectors say of the load: `HEAVY BURST`. Of a policy
-/// that knows neither, its name.
+/// The load as the adaptive loop and the policy's detectors classify it: `HEAVY BURST`. For a
+/// policy without both, its name.
 pub fn tag(m: &Metrics) -> String {
     if m.policy != "pandemonium" {
         return m.policy.to_uppercase();
@@ -67,7 +55,7 @@ pub fn tag(m: &Metrics) -> String {
     format!("{}{burst}{longrun}", m.regime)
 }
 
-/// One line: what happens, the state of health, and what that judgement rests on.
+/// One line: rates, health, and the counters behind it.
 pub fn line(m: &Metrics) -> String {
     let us = Span::from_micros;
     let tiers = [m.nr_batch, m.nr_interactive, m.nr_lat_critical];
@@ -117,13 +105,12 @@ pub fn line(m: &Metrics) -> String {
     )
 }
 
-/// What a recording has lost so far; nothing without one.
+/// The entries that a recording has dropped; empty without one.
 fn recording(dropped: i64) -> String {
     if dropped < 0 { String::new() } else { format!(" recording: {dropped} dropped") }
 }
 
-/// How long the stages of a decision took, each with what half, 99 in 100 and 999 in 1000 did not
-/// exceed, in microseconds.
+/// The times of the stages of a decision: median, p99 and p99.9 of each, in microseconds.
 fn trip(m: &Metrics) -> String {
     let us = |ns: u64| (ns + 500) / 1_000;
     let stage = |name: &str| match m.tails.get(name).filter(|tail| tail.count > 0) {
@@ -138,12 +125,12 @@ fn trip(m: &Metrics) -> String {
     )
 }
 
-/// A share, or that there was nothing to take a share of.
+/// A share; `-` if the whole was zero.
 fn percent(share: i64) -> String {
     if share < 0 { "-".into() } else { format!("{share}%") }
 }
 
-/// What the controller has to say at the end.
+/// The last line: the controller's knobs and the cache hits.
 pub fn knobs_line(report: &Report, since_start: &Metrics) -> String {
     let m = since_start;
     let [b, i, lc] = [m.l2_batch_pct, m.l2_interactive_pct, m.l2_lat_critical_pct].map(percent);
@@ -155,15 +142,15 @@ pub fn knobs_line(report: &Report, since_start: &Metrics) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Tail;
     use crate::shared::Numbers;
-    use crate::stats::Tail;
     use pandemonium_engine::PolicyType;
     use pandemonium_policies::Pandemonium;
     use pandemonium_policies::knobs::{Knobs, TABLE};
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A second of healthy work, to be made unhealthy in one place.
+    /// Health after a second without faults, except for one change.
     fn judge(change: fn(&mut Numbers)) -> String {
         let numbers = Numbers { rounds: 9, last_round_ns: 10 * SECOND, ..Numbers::default() };
         let at = |s| Reading { at: Stamp::from_nanos(s * SECOND), numbers, ..Reading::default() };
@@ -178,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn each_trouble_has_its_words() {
+    fn each_fault_has_its_message() {
         assert_eq!(judge(|n| n.rounds = 0), "starting");
         assert_eq!(judge(|n| n.last_round_ns = 5 * SECOND), "the scheduler has not run for 5000ms");
         assert_eq!(judge(|n| n.faults_minor = 2), "2 page faults since the start");
@@ -187,20 +174,20 @@ mod tests {
         assert_eq!(judge(|n| n.refused = 3), "the ring to the kernel was full 3 times");
         assert_eq!(
             judge(|n| n.fast_path = State::Refused.to_word()),
-            "the kernel refused the fast path: wake-ups wait for a tick"
+            "the kernel refused the fast path: wakeups wait for a tick"
         );
         assert_eq!(judge(|n| n.wait_peak_ns = 2 * SECOND), "a task waited 2000ms for a decision");
         assert_eq!(judge(|n| n.cpu_ns = 9 * SECOND / 10), "the scheduler used 90% of a CPU");
     }
 
     #[test]
-    fn the_worst_trouble_is_named_first() {
+    fn health_is_the_worst_fault() {
         let both = judge(|n| (n.faults_minor, n.congested) = (1, 1));
         assert_eq!(both, "1 page faults since the start");
     }
 
     #[test]
-    fn the_line_carries_the_fields_by_their_names() {
+    fn the_line_shows_the_fields_under_their_names() {
         let decided = Tail { count: 9, p50_ns: 4_600, p99_ns: 20_480, p999_ns: 1_048_576 };
         let metrics = Metrics {
             health: "ok".into(),
@@ -250,11 +237,11 @@ mod tests {
         let recorded = Metrics { record_dropped: 3, ..metrics.clone() };
         assert!(line(&recorded).ends_with("cpu: 1.2% recording: 3 dropped"));
         let fifo = Metrics { policy: "fifo".into(), ..metrics };
-        assert!(line(&fifo).contains("[FIFO] health: ok"), "it has no regime");
+        assert!(line(&fifo).contains("[FIFO] health: ok"), "fifo has no regime");
     }
 
     #[test]
-    fn the_last_word_says_the_knobs_and_the_caches() {
+    fn the_last_line_shows_the_knobs_and_the_cache_hits() {
         let control = Pandemonium::adapting(8, TABLE.defaults(), Knobs::none());
         let metrics = Metrics { l2_batch_pct: 50, l2_lat_critical_pct: -1, ..Metrics::default() };
         assert_eq!(

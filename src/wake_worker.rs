@@ -2,19 +2,18 @@
 
 //! Makes the kernel run the worker now.
 //!
-//! The worker runs when a task comes up to be decided on. On an idle machine none does before the
-//! kernel half's next heartbeat, one to two seconds later, and a worker that does not run does not
-//! notice a signal. Two threads that share a CPU and keep giving it up to each other are such
-//! tasks, a thousand times a second.
+//! The worker runs when a task is queued to user space, and handles a signal only then. On an idle
+//! machine no task is queued before the backend's next heartbeat, one to two seconds later. Two
+//! threads that share a CPU and yield it to each other are queued a thousand times a second.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Nobody needs to be nudged longer: the heartbeat has come twice by then.
+/// By this time the heartbeat has come twice.
 const LONGEST: Duration = Duration::from_secs(3);
 
-/// Nudges until `done` says so, or for [`LONGEST`].
+/// Keeps the worker running until `done`, at most for [`LONGEST`].
 pub fn until(done: impl Fn() -> bool) {
     let over = AtomicBool::new(false);
     let deadline = Instant::now() + LONGEST;
@@ -22,12 +21,12 @@ pub fn until(done: impl Fn() -> bool) {
     let cpu = unsafe { libc::sched_getcpu() };
     thread::scope(|scope| {
         scope.spawn(|| {
-            stay_on(cpu);
+            bind_to(cpu);
             while !over.load(Ordering::Relaxed) {
                 thread::yield_now();
             }
         });
-        stay_on(cpu);
+        bind_to(cpu);
         while !done() && Instant::now() < deadline {
             thread::yield_now();
         }
@@ -35,8 +34,8 @@ pub fn until(done: impl Fn() -> bool) {
     });
 }
 
-/// Binds the calling thread to a CPU. If the kernel will not, the heartbeat does the work.
-fn stay_on(cpu: i32) {
+/// Binds the calling thread to a CPU. If the kernel refuses, the worker runs at the heartbeat.
+fn bind_to(cpu: i32) {
     // SAFETY: the set is plain memory of its own type, and the CPU number is within it or ignored.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();

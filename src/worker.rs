@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The process that schedules: one thread, one loop, no file, terminal, lock or allocation in it.
+//! The process that schedules: one thread with one loop, which uses no file, terminal or lock, and
+//! allocates nothing.
 
 use super::backend::{BackendSetup, End, KernelPort, OpenObject};
 use super::cli::Options;
-use super::fast_path::{self, FastPath, Settings, State, Wish, refusal};
-use super::listen::Listeners;
+use super::fast_path::{self, Config, FastPath, Settings, State};
 use super::machine::Machine;
-use super::process;
-use super::settings;
+use super::observers::Observers;
 use super::shared::Shared;
 use super::worker_counters::WorkerCounters;
+use super::{clock, libbpf_print, process, settings};
 use pandemonium_engine::Policy;
 use pandemonium_engine::Setup;
 use pandemonium_engine::knobs::{Table, Values};
@@ -24,96 +24,97 @@ use std::os::fd::RawFd;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Exit code by which a worker asks to be started again.
+/// The exit code of a worker that the supervisor is to start again.
 pub const RESTART: u8 = 80;
-/// How often what was learned of programs is told, so that a worker that is killed takes little
-/// with it. It takes some 20 us with a full database.
-const PROGRAMS: Span = Span::from_millis(10_000);
-/// On an idle machine the kernel half lets us decide every one to two seconds.
-const SILENCE: Span = Span::from_millis(2_500);
+/// The time between two publications of learned profiles: a killed worker loses this much. One
+/// takes some 20 us with a full database.
+const PROGRAMS_INTERVAL: Span = Span::from_millis(10_000);
+/// A longer gap between rounds is worth a mention: on an idle machine the backend runs the worker
+/// every one to two seconds.
+const GAP_NOTED: Span = Span::from_millis(2_500);
 
-/// Schedules until a signal or the kernel ends it.
+/// Schedules until a signal or the kernel ends this.
 pub fn run(options: &Options, fd: RawFd) -> Result<ExitCode, Failure> {
     process::die_with_parent();
-    process::go_first();
-    process::keep_small_pages();
+    process::raise_priority();
+    process::disable_huge_pages();
     let shared = Shared::adopt(fd)?;
     let machine = Machine::observe()?;
     let setup = settings::setup(options, &machine);
-    let told = Told { setup: &setup, online: machine.online() };
+    let start = Start { setup: &setup, online: machine.online() };
     let info = options.policy();
-    schedule(options, &told, &shared, info.knobs, (info.build)(&setup))
+    schedule(options, &start, &shared, info.knobs, (info.build)(&setup))
 }
 
-/// The machine as this worker was told of it.
-struct Told<'a> {
+/// The machine at the start of this worker.
+struct Start<'a> {
     setup: &'a Setup,
-    /// The CPUs that were online then.
     online: CpuMask,
 }
 
 fn schedule(
     options: &Options,
-    told: &Told,
+    start: &Start,
     shared: &Shared,
     table: &'static Table,
     mut policy: Box<dyn Policy>,
 ) -> Result<ExitCode, Failure> {
     let mut housekeeping = Housekeeping::begin(shared, table, options.plant_delay_us);
-    let mut listeners = Listeners::of(shared);
-    listeners.started(told.setup);
-    // The supervisor hands knobs over before it starts a worker.
+    let mut observers = Observers::of(shared);
+    observers.started(start.setup);
+    // The supervisor publishes knobs before it starts a worker.
     let values = housekeeping.new_knobs().unwrap_or_else(|| table.defaults());
     policy.tune(&values);
-    listeners.applied(&values);
+    observers.applied(&values);
     if let Some(learning) = policy.learning() {
-        shared.take().for_each(|memo| {
+        shared.take_memos().for_each(|memo| {
             learning.import(memo);
-            listeners.remembered(memo);
+            observers.remembered(memo);
         });
-        let (minute, known) = (this_minute(), shared.programs.read());
+        let (minute, known) = (clock::minute(), shared.programs.read());
         learning.learn_programs(minute, &known);
-        listeners.learned(minute, &known);
+        observers.learned(minute, &known);
     }
-    quiet_libbpf(options.verbose);
+    libbpf_print::set(options.verbose);
     let setup = BackendSetup {
-        // The kernel half knows nothing of a domain or of power, so there the policy places every
+        name: process::scheduler_name(),
+        // The backend does not know of a domain or of --low-power: then the policy places every
         // task.
-        builtin_idle: !options.full_user && !options.low_power && told.setup.domain.is_none(),
+        builtin_idle: !options.full_user && !options.low_power && start.setup.domain.is_none(),
         partial: options.partial,
         numa_local: options.numa_local,
         exit_dump_len: options.exit_dump_len,
-        slice_ns: policy.kernel_rules(now()).idle_slice.as_nanos(),
-        domain: low_domain(told.setup),
+        slice_ns: policy.kernel_rules(clock::now()).idle_slice.as_nanos(),
+        domain: low_domain(start.setup),
     };
     let mut fast_objects = [const { MaybeUninit::uninit() }; fast_path::ATTEMPTS];
-    let fast = load_fast_path(options, told, &mut fast_objects);
+    let fast = load_fast_path(options, start, &mut fast_objects);
     let state = match &fast {
-        Some(fast) => State::Loaded { without: fast.lost() },
+        Some(fast) => State::Loaded { without: fast.missing() },
         None if options.full_user => State::None,
         None => State::Refused,
     };
-    let loading = now();
+    let loading = clock::now();
     let mut open_object = MaybeUninit::uninit();
     let libbpf_options = options.libbpf.clone().into_bpf_open_opts();
-    process::spare_the_other_thread();
+    process::make_signal_thread_real_time();
     let mut port =
         KernelPort::load(&mut open_object, libbpf_options, &setup, fast, options.verbose)?;
-    // From the load on the kernel unloads us when CPUs come or go; before it does not say so.
-    if Machine::observe()?.online() != told.online {
+    // Since the load the kernel reports a CPU that goes on- or offline. Before, it did not.
+    if Machine::observe()?.online() != start.online {
         return Ok(ExitCode::from(RESTART));
     }
     if let Some(delay) = options.plant_start_delay_ms {
         std::thread::sleep(Duration::from_millis(delay));
     }
-    process::touch_stack();
-    process::leave_signals_to_the_other_thread();
-    let mut worker_counters = WorkerCounters::open(shared, loading, now(), state);
-    rounds(&mut port, &mut *policy, &mut housekeeping, &mut listeners, &mut worker_counters);
-    let silence = worker_counters.silence(now());
-    housekeeping.tell_programs(&mut *policy);
+    process::populate_stack();
+    process::block_signals();
+    let mut counters = WorkerCounters::open(shared, loading, clock::now(), state);
+    rounds(&mut port, &mut *policy, &mut housekeeping, &mut observers, &mut counters);
+    let gap = counters.longest_gap(clock::now());
+    housekeeping.publish_programs(&mut *policy);
     if let Some(learning) = policy.learning() {
-        shared.keep(|keep| learning.export(keep));
+        shared.store_memos(|store| learning.export(store));
     }
     match port.unload() {
         End::Signal => Ok(ExitCode::SUCCESS),
@@ -122,49 +123,50 @@ fn schedule(
             if let Some(dump) = dump.filter(|_| options.verbose || options.exit_dump_len > 0) {
                 eprintln!("the kernel's debug dump:\n{dump}");
             }
-            Err(Failure::Ejected(with_silence(reason, silence)))
+            Err(Failure::Ejected(with_gap(reason, gap)))
         }
     }
 }
 
-/// Whoever reads that a task did not run for seconds wants to know whether we did.
-fn with_silence(reason: String, silence: Span) -> String {
-    if silence < SILENCE {
+/// The kernel's reason, and the longest gap between rounds: if a task did not run for seconds, it
+/// tells whether the worker did not run either.
+fn with_gap(reason: String, gap: Span) -> String {
+    if gap < GAP_NOTED {
         return reason;
     }
-    format!("{reason}; before that the scheduling process had decided nothing for {silence}")
+    format!("{reason}; before that the scheduling process had decided nothing for {gap}")
 }
 
 /// The CPUs that tasks prefer, of the first 64; 0 if there is no domain.
-fn low_domain(told: &Setup) -> u64 {
-    told.domain.as_ref().map_or(0, |domain| domain.cpus.low())
+fn low_domain(setup: &Setup) -> u64 {
+    setup.domain.as_ref().map_or(0, |domain| domain.cpus.low())
 }
 
-/// Loads the fast path, unless the options want the policy to see everything itself. Without it
-/// the policy decides on messages alone, and a task that wakes up waits for the next tick.
+/// Loads the fast path, except with `--full-user`. Without it the policy decides on messages alone,
+/// and a woken task waits for the next tick.
 fn load_fast_path<'obj>(
     options: &Options,
-    told: &Told,
+    start: &Start,
     objects: &'obj mut [MaybeUninit<OpenObject>; fast_path::ATTEMPTS],
 ) -> Option<FastPath<'obj>> {
     if options.full_user {
         return None;
     }
     let broken = options.break_fast_path.iter().copied().collect();
-    let wish = Wish { broken, domain: low_domain(told.setup), online: told.online };
-    let fast = FastPath::load(objects, &wish, &told.setup.topology)
+    let config = Config { broken, domain: low_domain(start.setup), online: start.online };
+    let fast = FastPath::load(objects, &config, &start.setup.topology)
         .inspect_err(|error| {
             eprintln!(
-                "warning: the fast path is not there, so a task that wakes up on a busy machine \
-                 waits for the next tick: {error:#}"
+                "warning: the fast path could not be loaded, so a task that wakes up on a busy \
+                 machine waits for the next tick: {error:#}"
             );
         })
         .ok()?;
-    for part in fast.lost().iter() {
+    for part in fast.missing().iter() {
         eprintln!(
             "warning: the kernel refused a part of the fast path ({}): {}",
             part.programs().join(", "),
-            part.lost()
+            part.loss()
         );
     }
     Some(fast)
@@ -175,33 +177,33 @@ fn rounds(
     port: &mut KernelPort,
     policy: &mut dyn Policy,
     housekeeping: &mut Housekeeping,
-    listeners: &mut Listeners,
-    worker_counters: &mut WorkerCounters,
+    observers: &mut Observers,
+    counters: &mut WorkerCounters,
 ) {
     while !port.ended() {
-        housekeeping.dawdle();
-        let now = now();
+        housekeeping.delay_round();
+        let now = clock::now();
         port.begin(now);
         if let Some(values) = housekeeping.new_knobs() {
             policy.tune(&values);
-            listeners.applied(&values);
+            observers.applied(&values);
         }
         while let Some(pid) = port.next_exit() {
-            listeners.exited(pid);
+            observers.exited(pid);
             policy.exit(pid);
         }
         let waited = policy.waiting().oldest_wait(now);
-        let done = listeners.round(now, port, policy);
-        worker_counters.enter(now, &done, waited);
-        port.settle(fast_path_settings(policy, now));
-        if worker_counters.publish(now, port, policy, housekeeping.shared) {
-            housekeeping.once_a_second(now, policy, listeners);
+        let done = observers.round(now, port, policy);
+        counters.add(now, &done, waited);
+        port.set(fast_path_settings(policy, now));
+        if counters.publish(now, port, policy, housekeeping.shared) {
+            housekeeping.once_a_second(now, policy, observers);
         }
         port.rest(done.pending);
     }
 }
 
-/// How the fast path shall interrupt until the next round.
+/// The settings of the fast path until the next round.
 fn fast_path_settings(policy: &dyn Policy, now: Stamp) -> Settings {
     let rules = policy.kernel_rules(now);
     Settings {
@@ -217,26 +219,27 @@ fn fast_path_settings(policy: &dyn Policy, now: Stamp) -> Settings {
     }
 }
 
-/// What the worker does for the supervisor besides scheduling. Allocates nothing.
+/// What the worker does besides scheduling. Allocates nothing.
 struct Housekeeping<'s> {
     shared: &'s Shared,
-    /// What every round waits before it begins.
+    /// The delay before every round, for tests.
     delay: Option<Duration>,
     table: &'static Table,
-    /// Which knobs were taken up last.
+    /// The sequence number of the last knobs.
     knobs: u64,
     minute: Minute,
-    programs_told: Stamp,
+    /// When profiles were last published.
+    published: Stamp,
 }
 
 impl<'s> Housekeeping<'s> {
     fn begin(shared: &'s Shared, table: &'static Table, delay_us: Option<u64>) -> Self {
         let delay = delay_us.map(Duration::from_micros);
-        Housekeeping { shared, delay, table, knobs: 0, minute: this_minute(), programs_told: now() }
+        let (minute, published) = (clock::minute(), clock::now());
+        Housekeeping { shared, delay, table, knobs: 0, minute, published }
     }
 
-    /// Only when asked for by a test.
-    fn dawdle(&self) {
+    fn delay_round(&self) {
         if let Some(delay) = self.delay {
             std::thread::sleep(delay);
         }
@@ -246,23 +249,23 @@ impl<'s> Housekeeping<'s> {
         self.shared.knobs.newer(self.table, &mut self.knobs)
     }
 
-    fn once_a_second(&mut self, now: Stamp, policy: &mut dyn Policy, heard: &mut Listeners) {
-        let minute = this_minute();
+    fn once_a_second(&mut self, now: Stamp, policy: &mut dyn Policy, observers: &mut Observers) {
+        let minute = clock::minute();
         if minute != self.minute {
             self.minute = minute;
             if let Some(learning) = policy.learning() {
                 learning.minute(minute);
-                heard.minute(minute);
+                observers.minute(minute);
             }
         }
-        if now.since(self.programs_told) >= PROGRAMS {
-            self.programs_told = now;
-            self.tell_programs(policy);
+        if now.since(self.published) >= PROGRAMS_INTERVAL {
+            self.published = now;
+            self.publish_programs(policy);
         }
     }
 
-    /// A policy that learns nothing leaves what is known as it is.
-    fn tell_programs(&self, policy: &mut dyn Policy) {
+    /// Publishes the learned profiles. A policy that learns nothing leaves the old ones.
+    fn publish_programs(&self, policy: &mut dyn Policy) {
         let Some(learning) = policy.learning() else { return };
         if !learning.programs().is_empty() {
             self.shared.programs.publish(learning.programs());
@@ -270,46 +273,15 @@ impl<'s> Housekeeping<'s> {
     }
 }
 
-/// The monotonic clock. Answered by the vDSO, without a system call.
-pub fn now() -> Stamp {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: clock_gettime writes only into `time`.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    Stamp::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
-}
-
-/// The minute of the calendar. The coarse clock is answered by the vDSO, and fine enough.
-fn this_minute() -> Minute {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: clock_gettime writes only into `time`.
-    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut time) };
-    Minute::from_unix(u32::try_from(time.tv_sec / 60).unwrap_or_default())
-}
-
-/// libbpf explains a refusal over many lines; they are for `--verbose`. The reason in one
-/// sentence comes back as the error of the call.
-fn quiet_libbpf(verbose: bool) {
-    let level = libbpf_rs::PrintLevel::Debug;
-    libbpf_rs::set_print(Some((level, if verbose { say } else { ignore })));
-}
-
-fn say(level: libbpf_rs::PrintLevel, text: String) {
-    eprint!("{text}");
-    refusal::overhear(level, &text);
-}
-
-fn ignore(level: libbpf_rs::PrintLevel, text: String) {
-    refusal::overhear(level, &text);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_long_silence_is_told() {
-        let told = |ms| with_silence("stall".into(), Span::from_millis(ms));
-        assert_eq!(told(2_000), "stall");
-        assert!(told(5_244).ends_with("had decided nothing for 5244ms"), "{}", told(5_244));
+    fn a_long_gap_between_rounds_is_reported() {
+        let reported = |ms| with_gap("stall".into(), Span::from_millis(ms));
+        assert_eq!(reported(2_000), "stall");
+        let long = reported(5_244);
+        assert!(long.ends_with("had decided nothing for 5244ms"), "{long}");
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the worker counts, and how it tells: nothing here waits, allocates or touches a file.
+//! What the worker counts, and how it publishes that. Nothing here waits, allocates or touches a
+//! file.
 
 use super::backend::KernelPort;
 use super::fast_path::State;
@@ -10,58 +11,61 @@ use pandemonium_engine::registry::COUNTERS_MAX;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{Policy, Port, Round};
 
-/// How often the numbers are renewed that cost a system call, and peaks are closed.
+/// The time between two updates of the numbers that cost a system call. Peaks are those of such an
+/// interval.
 const SECOND: Span = Span::from_millis(1_000);
-/// How often the fast path's counts are summed up, some microseconds of work. More often than
-/// anybody looks, so that who looks once a second never finds a second without news.
-const TALLY: Span = Span::from_millis(250);
+/// The time between two sums of the fast path's counters, which take some microseconds. At 4 Hz, a
+/// 1 Hz reader always sees fresh counts.
+const FAST_PATH_INTERVAL: Span = Span::from_millis(250);
 
-/// Counts over the life of this worker, on top of what earlier workers had counted.
+/// The counts of this worker, added to those of earlier workers.
 pub struct WorkerCounters {
     before: Numbers,
-    tally_before: FastPathCounters,
-    own_before: [u64; COUNTERS_MAX],
+    fast_path_before: FastPathCounters,
+    policy_before: [u64; COUNTERS_MAX],
     total: Numbers,
-    renewed: Stamp,
-    tallied: Stamp,
+    /// When the current [`SECOND`] began.
+    second: Stamp,
+    /// When the fast path's counters were last summed.
+    summed: Stamp,
     ring_peak: u64,
     wait_peak: Span,
     usage_at_start: Usage,
     /// When the last round began; before the first one, when the backend began to load.
-    entered: Stamp,
-    /// Between the last two of these.
+    last_round: Stamp,
+    /// The time between the last two rounds.
     gap: Span,
 }
 
 impl WorkerCounters {
-    /// Goes on where the worker before this one ended. Nothing has been decided since `loading`.
+    /// Starts with the counts of the previous worker. No round has begun since `loading`.
     pub fn open(shared: &Shared, loading: Stamp, now: Stamp, fast_path: State) -> WorkerCounters {
-        let before = shared.board.read();
+        let before = shared.counters.read();
         WorkerCounters {
             before,
-            tally_before: shared.fast_path_counters.read(),
-            own_before: shared.own_counters.read(),
+            fast_path_before: shared.fast_path.read(),
+            policy_before: shared.policy.read(),
             total: Numbers { fast_path: fast_path.to_word(), ..before },
-            renewed: now,
-            tallied: now,
+            second: now,
+            summed: now,
             ring_peak: 0,
             wait_peak: Span::ZERO,
             usage_at_start: Usage::now(),
-            entered: loading,
+            last_round: loading,
             gap: Span::ZERO,
         }
     }
 
-    /// For how long nothing was decided, now or before the last round: when the kernel has ended
-    /// us, because we were held up or because it holds something against our decisions.
-    pub fn silence(&self, now: Stamp) -> Span {
-        self.gap.max(now.since(self.entered))
+    /// The longest gap between rounds, of the last two, reported when the kernel ejects the
+    /// scheduler.
+    pub fn longest_gap(&self, now: Stamp) -> Span {
+        self.gap.max(now.since(self.last_round))
     }
 
-    /// Takes in what a round did.
-    pub fn enter(&mut self, now: Stamp, done: &Round, waited: Span) {
-        self.gap = now.since(self.entered);
-        self.entered = now;
+    /// Adds a round.
+    pub fn add(&mut self, now: Stamp, done: &Round, waited: Span) {
+        self.gap = now.since(self.last_round);
+        self.last_round = now;
         self.total.last_round_ns = now.as_nanos();
         self.total.rounds += 1;
         self.total.user_dispatches += done.sent as u64;
@@ -78,7 +82,7 @@ impl WorkerCounters {
         self.wait_peak = self.wait_peak.max(waited);
     }
 
-    /// Tells everything. Returns whether a second has passed since it last returned that.
+    /// Publishes everything. Returns true once a second.
     pub fn publish(
         &mut self,
         now: Stamp,
@@ -93,31 +97,31 @@ impl WorkerCounters {
         total.bounced = before.bounced + kernel.bounced;
         total.congested = before.congested + kernel.congested;
         total.malformed = before.malformed + port.malformed;
-        let mut own = [0; COUNTERS_MAX];
-        policy.count(&mut own);
-        own.iter_mut().zip(self.own_before).for_each(|(count, before)| *count += before);
-        shared.own_counters.write(&own);
+        let mut counts = [0; COUNTERS_MAX];
+        policy.count(&mut counts);
+        counts.iter_mut().zip(self.policy_before).for_each(|(count, before)| *count += before);
+        shared.policy.write(&counts);
         let mode = policy.mode(now);
         total.burst_rounds += u64::from(mode.burst);
         total.longrun = u64::from(mode.longrun);
         total.cpus = port.view().cpus as u64;
         total.running = port.view().running as u64;
-        let second = now.since(self.renewed) >= SECOND;
-        if second {
-            self.renew(now);
+        let is_over = now.since(self.second) >= SECOND;
+        if is_over {
+            self.end_second(now);
         }
-        if now.since(self.tallied) >= TALLY {
-            self.tallied = now;
-            if let Some(fast_path_counters) = port.fast_path_counters() {
-                shared.fast_path_counters.write(&self.tally_before.plus(&fast_path_counters));
+        if now.since(self.summed) >= FAST_PATH_INTERVAL {
+            self.summed = now;
+            if let Some(counters) = port.fast_path_counters() {
+                shared.fast_path.write(&self.fast_path_before.plus(&counters));
             }
         }
-        shared.board.write(&self.total);
-        second
+        shared.counters.write(&self.total);
+        is_over
     }
 
-    fn renew(&mut self, now: Stamp) {
-        self.renewed = now;
+    fn end_second(&mut self, now: Stamp) {
+        self.second = now;
         self.total.ring_peak = std::mem::take(&mut self.ring_peak);
         self.total.wait_peak_ns = std::mem::take(&mut self.wait_peak).as_nanos();
         let (used, start) = (Usage::now(), &self.usage_at_start);

@@ -38,7 +38,7 @@ fn cpu() -> impl Strategy<Value = (CpuView, bool)> {
     )
 }
 
-/// A machine of 1 to 64 CPUs, and on which one the wake-up is seen.
+/// A machine of 1 to 64 CPUs, and on which one the wakeup is seen.
 fn machine() -> impl Strategy<Value = (Vec<(CpuView, bool)>, u32)> {
     (prop::collection::vec(cpu(), 1..=CPUS_MAX), any::<prop::sample::Index>())
         .prop_map(|(cpus, here)| (here.index(cpus.len()) as u32, cpus))

@@ -5,9 +5,9 @@
  * A kicked CPU looks for the scheduler process in its DSQ. While the process is leaving another
  * CPU, it is in no DSQ yet, and that other CPU has already looked for work. Both CPUs then run
  * other tasks, and no CPU looks again before the next tick. The CPU that switches second can detect
- * this: if it is the kicked CPU, it sees that the process does not run; if it is the CPU that the
- * process leaves, it sees that the kicked CPU has marked its kick as lost. Both write first and
- * then read, with full barriers, so at least one of them sees the other.
+ * this: the kicked CPU, because the process does not run; or the CPU that the process leaves,
+ * because the kicked CPU has marked itself. Both write first and then read, with full barriers, so
+ * at least one of them sees the other.
  *
  * A CPU without a kick that runs out of work has the same race: it looks for the process, which
  * runs elsewhere, and goes idle while tasks wait for their decision.
@@ -17,8 +17,11 @@
 
 /* One more than the number of the CPU on which the scheduler process runs; 0 if it does not run. */
 static u32 scheduler_on;
-/* The CPUs whose kick was lost. One bit each, for the first FP_SCAN: others are not kicked. */
-static u64 lost_kick_cpus;
+/*
+ * The CPUs to check for a lost kick when the scheduler process leaves its CPU. One bit each, for
+ * the first FP_SCAN: others are not kicked.
+ */
+static u64 marked_cpus;
 
 /* The task that was last queued to user space, and when. */
 static s32 last_queued;
@@ -70,24 +73,24 @@ static void repeat_lost_kick(struct fp_cpu *c, s32 pid, u32 cpu, u64 now)
  */
 static void repeat_lost_kicks(u64 now)
 {
-	u64 lost = __sync_lock_test_and_set(&lost_kick_cpus, 0);
+	u64 marked = __sync_lock_test_and_set(&marked_cpus, 0);
 	s32 i;
 
-	if (!lost)
+	if (!marked)
 		return;
 	bpf_for(i, 0, scanned()) {
 		struct fp_cpu *c = cpu_record(i);
 
-		if (c && lost >> (i & (FP_SCAN - 1)) & 1)
+		if (c && marked >> (i & (FP_SCAN - 1)) & 1)
 			repeat_lost_kick(c, c->wanted, i, now);
 	}
 }
 
-/* Marks the CPU's kick as lost. The CPU that the scheduler process leaves repeats it. */
-static void mark_lost_kick(u32 cpu)
+/* Has the CPU checked when the scheduler process leaves its own. */
+static void mark(u32 cpu)
 {
 	if (cpu < FP_SCAN)
-		__sync_fetch_and_or(&lost_kick_cpus, 1ULL << cpu);
+		__sync_fetch_and_or(&marked_cpus, 1ULL << cpu);
 }
 
 static void scheduler_begins(struct fp_cpu *c, u32 cpu)
@@ -148,8 +151,8 @@ static void want_from_others(s32 pid, u64 woken)
 
 /*
  * The CPU was kicked for a task that waits since `since`. With empty DSQs the CPU goes on with its
- * running task, and no switch detects that the kick was lost. So while the scheduler process runs
- * elsewhere, the kick counts as lost until the process has left its CPU and checked it.
+ * running task, and no switch detects that the kick was lost. So if the scheduler process runs
+ * elsewhere, this CPU is checked when the process leaves its own.
  */
 static void expect_switch(u32 cpu, s32 pid, u64 since)
 {
@@ -159,7 +162,7 @@ static void expect_switch(u32 cpu, s32 pid, u64 since)
 		return;
 	want(c, pid, since);
 	if (scheduler_on)
-		mark_lost_kick(cpu);
+		mark(cpu);
 }
 
 /* The CPU has switched to another task than the scheduler process. */
@@ -178,7 +181,7 @@ static void check_lost_kick(struct fp_cpu *c, u32 cpu, u64 now)
 			repeat_lost_kick(c, wanted, cpu, now);
 		return;
 	}
-	mark_lost_kick(cpu);
+	mark(cpu);
 	if (!scheduler_on)
 		repeat_lost_kicks(now);
 }

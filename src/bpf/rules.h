@@ -174,7 +174,7 @@ static __always_inline u8 count_handoff(u8 before, bool asleep, u64 woke, u64 no
 
 /*
  * Whether the occupant is trusted to hand its CPU over to the task that it wakes: it slept soon
- * after each of its last wake-ups, and this is the first one of this run interval.
+ * after each of its last wakeups, and this is the first one of this run interval.
  */
 static __always_inline bool hands_over(const struct fp_cpu *c, const struct fp_settings *s)
 {

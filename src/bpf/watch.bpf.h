@@ -58,8 +58,9 @@ static struct watch *watch_of(u32 cpu)
 }
 
 /*
- * Whether a task waits that is at least as urgent as the running task. User space puts only such
- * tasks into this CPU's DSQ. Those in the DSQ for any CPU may be Batch.
+ * Whether a task waits that is at least as urgent as the running task. Tasks in this CPU's DSQ
+ * count as such, because user space has placed them there. Those in the DSQ for any CPU may be
+ * Batch.
  */
 static bool has_waiter(const struct fp_cpu *c, u32 cpu)
 {
@@ -120,9 +121,9 @@ static void watch_waiter(struct task_struct *p)
 }
 
 /*
- * Arms the timer for the end of the slice of the task that begins to run. Not for a task that has
- * just slept and whose last run interval was a small part of its slice: it will most likely sleep
- * before its slice ends, and else a tick ends the slice.
+ * Arms the timer for the end of the slice of the task that begins to run. Not if it has just slept
+ * and its last run interval was a small part of its slice: then it will most likely sleep before
+ * its slice ends, and else a tick ends the slice.
  */
 static void watch_slice(struct task_struct *p, u32 cpu)
 {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Values on the command line that are more than a number.
+//! Parsers of values on the command line.
 
 use pandemonium_engine::task::{Comm, Tier};
 use pandemonium_engine::topology::CpuMask;
 use std::str::FromStr;
 
-/// A program that belongs to a tier whatever it does.
+/// A program with a fixed tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boost {
-    /// How its name begins.
+    /// The beginning of its name.
     pub name: Comm,
-    /// Where it belongs.
+    /// Its tier.
     pub tier: Tier,
 }
 
@@ -37,7 +37,7 @@ impl FromStr for Boost {
     }
 }
 
-/// How the name of a program begins.
+/// Parses the beginning of a program's name.
 pub fn name(text: &str) -> Result<Comm, String> {
     if text.is_empty() || text.contains('\0') {
         return Err("a program name has at least one letter".into());
@@ -45,16 +45,16 @@ pub fn name(text: &str) -> Result<Comm, String> {
     Ok(Comm::from_text(text))
 }
 
-/// CPUs to prefer, as a person says it.
+/// The value of --primary-domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DomainWish {
-    /// All of them: no preference.
+    /// No preference.
     All,
-    /// The fast ones.
+    /// The faster CPUs of a hybrid machine.
     Performance,
-    /// The frugal ones.
+    /// The slower ones, which use less power.
     Powersave,
-    /// These, and how they were written.
+    /// These, and their text on the command line.
     Cpus(Box<CpuMask>, String),
 }
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_boost_is_a_name_and_perhaps_a_tier() {
+    fn a_boost_is_a_name_and_optionally_a_tier() {
         let boost = |text: &str| text.parse::<Boost>();
         let of = |name, tier| Ok(Boost { name: Comm::from_text(name), tier });
         assert_eq!(boost("vpp_main"), of("vpp_main", Tier::LatCritical));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Arrays that both sides see: reading a fact costs no system call.
+//! BPF arrays that are mapped into this process, so that an access costs no system call.
 
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::MapCore;
@@ -29,11 +29,11 @@ impl<T, const N: usize> Mapped<T, N> {
             )
         };
         let error = std::io::Error::last_os_error();
-        ensure!(address != libc::MAP_FAILED, "cannot map what it observes: {error}");
+        ensure!(address != libc::MAP_FAILED, "cannot map the memory of the fast path: {error}");
         Ok(Mapped { base: NonNull::new(address.cast()).context("mapped at zero")? })
     }
 
-    /// Memory of its own, all zero, for tests.
+    /// Private memory, all zero, for tests.
     #[cfg(test)]
     pub fn anonymous() -> Self {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
@@ -46,9 +46,9 @@ impl<T, const N: usize> Mapped<T, N> {
         Mapped { base: NonNull::new(address.cast()).unwrap() }
     }
 
-    /// Where a record lies.
+    /// A pointer to a record.
     pub fn at(&self, index: usize) -> *mut T {
-        assert!(index < N, "callers index with what they mapped");
+        assert!(index < N, "the index is within the mapping");
         // SAFETY: within the mapping, as just checked.
         unsafe { self.base.as_ptr().add(index) }
     }

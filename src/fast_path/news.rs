@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the fast path tells of tasks that end or begin another program.
+//! News of tasks that exit or execute another program, from the fast path.
 
 use super::abi;
 use anyhow::{Context, Result};
@@ -10,16 +10,16 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 
-/// News taken in before a round: what is left then waits for the next one, since nothing depends
-/// on it but memory.
-pub const MOST: usize = 64;
+/// News read before a round. The rest waits for the next round: only the memory of a record depends
+/// on them.
+pub const READ_MAX: usize = 64;
 
-/// What became of a task.
+/// What happened to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It runs another program now.
+    /// It has executed another program.
     Exec,
-    /// It is gone.
+    /// It has exited.
     Exit,
 }
 
@@ -30,17 +30,20 @@ pub struct News {
     read: Box<Read>,
 }
 
-/// News taken out of the ring, and how many of them were handed on.
+/// News read from the ring.
 struct Read {
-    news: [(i32, u32); MOST],
+    news: [(i32, u32); READ_MAX],
+    /// Their number.
     taken: usize,
+    /// How many of them `next` has returned.
     given: usize,
 }
 
 impl News {
-    /// Opens the ring of the map. It maps memory, so it is to be done before that is locked.
+    /// Opens the ring of the map. To be called before the process locks its memory, since it maps
+    /// some.
     pub fn open(map: &impl MapCore) -> Result<News> {
-        let mut read = Box::new(Read { news: [(0, 0); MOST], taken: 0, given: 0 });
+        let mut read = Box::new(Read { news: [(0, 0); READ_MAX], taken: 0, given: 0 });
         let context = (&raw mut *read).cast();
         let fd = map.as_fd().as_raw_fd();
         // SAFETY: the descriptor is that of a ring, and `read` lives as long as the ring.
@@ -53,9 +56,9 @@ impl News {
     pub fn next(&mut self) -> Option<(Pid, Kind)> {
         if self.read.given == self.read.taken {
             (self.read.given, self.read.taken) = (0, 0);
-            // SAFETY: the ring lives as long as `self`. It hands at most so many to `take`, which
-            // is all it has room for.
-            unsafe { libbpf_sys::ring_buffer__consume_n(self.ring.as_ptr(), MOST as u64) };
+            // SAFETY: the ring lives as long as `self`. It passes at most READ_MAX news to `take`,
+            // which has room for them.
+            unsafe { libbpf_sys::ring_buffer__consume_n(self.ring.as_ptr(), READ_MAX as u64) };
         }
         let (pid, kind) = *self.read.news[..self.read.taken].get(self.read.given)?;
         self.read.given += 1;
@@ -66,19 +69,19 @@ impl News {
 
 impl Drop for News {
     fn drop(&mut self) {
-        // SAFETY: made by `open`, and used by nobody else.
+        // SAFETY: created by `open`, and used only here.
         unsafe { libbpf_sys::ring_buffer__free(self.ring.as_ptr()) };
     }
 }
 
-/// Called by libbpf for each news in the ring.
+/// libbpf calls this for each news in the ring.
 unsafe extern "C" fn take(
     context: *mut c_void,
     data: *mut c_void,
     size: libbpf_sys::size_t,
 ) -> c_int {
-    // SAFETY: `context` is the `Read` that `open` passed, which nothing else refers to during the
-    // call; `data` has `size` bytes.
+    // SAFETY: `context` is the `Read` that `open` passed, and there is no other reference to it
+    // during the call. `data` has `size` bytes.
     unsafe {
         let read = &mut *context.cast::<Read>();
         if size >= size_of::<abi::fp_news>() as u64 && read.taken < read.news.len() {

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The parts of the fast path, each of which a kernel may refuse by itself, and what is lost then.
+//! The parts of the fast path. A kernel may refuse each of them alone, with a known loss.
 
 use clap::ValueEnum;
 
-/// A part, by what it sees or does.
+/// A part, named by what it observes or does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
     /// Tasks that wake up.
     Wakeups,
-    /// Tasks that are born.
-    Births,
-    /// Who runs where.
+    /// New tasks.
+    #[value(alias = "births")]
+    NewTasks,
+    /// Which task runs on which CPU.
     Switches,
-    /// Tasks that begin another program.
+    /// Tasks that execute another program.
     Execs,
-    /// Slices that end between two ticks, and tasks that wait in spite of all.
+    /// Slices that end between two ticks, and tasks that still wait.
     Timers,
     /// Kicks that the policy asks for.
     Asking,
 }
 
 impl Part {
-    /// All parts. Those that arm timers come after those whose notes they read.
+    /// All parts. `Timers` comes after the parts that write the records which it reads.
     pub const ALL: [Part; 6] =
-        [Part::Wakeups, Part::Births, Part::Switches, Part::Execs, Part::Timers, Part::Asking];
+        [Part::Wakeups, Part::NewTasks, Part::Switches, Part::Execs, Part::Timers, Part::Asking];
 
-    /// The programs it consists of, in the order in which they are attached.
+    /// Its programs, in the order in which they are attached.
     pub const fn programs(self) -> &'static [&'static str] {
         match self {
             Part::Wakeups => &["fp_wakeup"],
-            Part::Births => &["fp_wakeup_new"],
+            Part::NewTasks => &["fp_wakeup_new"],
             Part::Switches => &["fp_switch"],
             Part::Execs => &["fp_exec"],
             Part::Timers => {
@@ -45,40 +46,40 @@ impl Part {
         Part::ALL.into_iter().find(|part| part.programs().contains(&program))
     }
 
-    /// What is lost without it.
-    pub const fn lost(self) -> &'static str {
+    /// The effect of its absence.
+    pub const fn loss(self) -> &'static str {
         match self {
-            Part::Wakeups => "wake-ups wait for a tick",
-            Part::Births => "new tasks wait for a tick",
-            Part::Switches => "nothing is interrupted, wake-ups wait for a tick",
-            Part::Execs => "habits of one program are taken for those of the next",
-            Part::Timers => "slices end at ticks, and a kick that came to nothing is not noticed",
-            Part::Asking => "the policy cannot interrupt a CPU",
+            Part::Wakeups => "wakeups wait for a tick",
+            Part::NewTasks => "new tasks wait for a tick",
+            Part::Switches => "no CPU is kicked, and wakeups wait for a tick",
+            Part::Execs => "a task keeps the record of the program that it ran before",
+            Part::Timers => "slices end at ticks, and a task that still waits is not noticed",
+            Part::Asking => "the policy cannot kick a CPU",
         }
     }
 }
 
-/// Some of the parts.
+/// A set of parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts(u8);
 
 impl Parts {
-    /// Adds one.
+    /// Adds a part.
     pub fn add(&mut self, part: Part) {
         self.0 |= 1 << part as u8;
     }
 
-    /// Whether it is among them.
+    /// Whether the set has the part.
     pub fn has(self, part: Part) -> bool {
         self.0 >> part as u8 & 1 == 1
     }
 
-    /// One after the other.
+    /// The parts in the set.
     pub fn iter(self) -> impl Iterator<Item = Part> {
         Part::ALL.into_iter().filter(move |part| self.has(*part))
     }
 
-    /// All of them.
+    /// The set of all parts.
     pub fn all() -> Parts {
         Part::ALL.into_iter().collect()
     }
@@ -92,23 +93,23 @@ impl FromIterator<Part> for Parts {
     }
 }
 
-/// How much of the fast path is at work.
+/// The state of the fast path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// Not wanted, or not known yet.
+    /// Not asked for, or not loaded yet.
     #[default]
     None,
-    /// At work, without these parts, which the kernel refused.
+    /// Loaded.
     Loaded {
-        /// What is missing.
+        /// The parts that the kernel refused.
         without: Parts,
     },
-    /// Wanted, and refused by the kernel.
+    /// Refused by the kernel.
     Refused,
 }
 
 impl State {
-    /// As one word, for shared memory.
+    /// The state as a word in shared memory.
     pub fn to_word(self) -> u64 {
         match self {
             State::None => 0,
@@ -117,7 +118,7 @@ impl State {
         }
     }
 
-    /// Back from a word.
+    /// The state that the word holds.
     pub fn from_word(word: u64) -> State {
         match word & 0xff {
             1 => State::Refused,
@@ -126,18 +127,18 @@ impl State {
         }
     }
 
-    /// What is not as it should be: that comes first which matters most.
-    pub fn trouble(self) -> Option<String> {
+    /// The worst loss, in a sentence; `None` if there is none.
+    pub fn fault(self) -> Option<String> {
         match self {
             State::None => None,
             State::Refused => {
-                Some("the kernel refused the fast path: wake-ups wait for a tick".into())
+                Some("the kernel refused the fast path: wakeups wait for a tick".into())
             }
             State::Loaded { without } => {
-                let worst = [Part::Switches, Part::Wakeups, Part::Births, Part::Timers];
+                let worst = [Part::Switches, Part::Wakeups, Part::NewTasks, Part::Timers];
                 let worst = worst.into_iter().find(|part| without.has(*part));
                 let part = worst.or_else(|| without.iter().next())?;
-                Some(format!("the kernel refused a part of the fast path: {}", part.lost()))
+                Some(format!("the kernel refused a part of the fast path: {}", part.loss()))
             }
         }
     }
@@ -151,7 +152,8 @@ impl std::fmt::Display for State {
             State::Loaded { without } => {
                 f.write_str("loaded")?;
                 for part in without.iter() {
-                    write!(f, " -{}", format!("{part:?}").to_lowercase())?;
+                    let value = part.to_possible_value();
+                    write!(f, " -{}", value.as_ref().map_or("", |value| value.get_name()))?;
                 }
                 Ok(())
             }
@@ -164,14 +166,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_comes_back_from_its_word_and_has_its_own_text() {
+    fn a_state_survives_its_word_and_has_its_own_text() {
         let loaded = |parts: &[Part]| State::Loaded { without: parts.iter().copied().collect() };
         let states = [
             (State::None, "none"),
             (State::Refused, "refused"),
             (loaded(&[]), "loaded"),
             (loaded(&[Part::Asking]), "loaded -asking"),
-            (loaded(&[Part::Timers, Part::Wakeups]), "loaded -wakeups -timers"),
+            (loaded(&[Part::Timers, Part::NewTasks]), "loaded -new-tasks -timers"),
         ];
         for (state, text) in states {
             assert_eq!(State::from_word(state.to_word()), state);
@@ -180,17 +182,24 @@ mod tests {
     }
 
     #[test]
-    fn trouble_names_what_matters_most() {
-        let trouble = |parts: &[Part]| {
-            State::Loaded { without: parts.iter().copied().collect() }.trouble().unwrap_or_default()
+    fn the_fault_names_the_worst_loss() {
+        let fault = |parts: &[Part]| {
+            State::Loaded { without: parts.iter().copied().collect() }.fault().unwrap_or_default()
         };
-        assert_eq!(trouble(&[]), "");
-        assert!(trouble(&[Part::Execs, Part::Timers]).contains(Part::Timers.lost()));
-        assert!(trouble(&Part::ALL).contains(Part::Switches.lost()));
+        assert_eq!(fault(&[]), "");
+        assert!(fault(&[Part::Execs, Part::Timers]).contains(Part::Timers.loss()));
+        assert!(fault(&Part::ALL).contains(Part::Switches.loss()));
         for part in Part::ALL {
-            assert!(trouble(&[part]).ends_with(part.lost()), "{part:?}");
+            assert!(fault(&[part]).ends_with(part.loss()), "{part:?}");
         }
-        assert_eq!(State::None.trouble(), None);
-        assert!(State::Refused.trouble().is_some());
+        assert_eq!(State::None.fault(), None);
+        assert!(State::Refused.fault().is_some());
+    }
+
+    #[test]
+    fn the_old_name_of_a_part_still_works() {
+        for (name, part) in [("new-tasks", Part::NewTasks), ("births", Part::NewTasks)] {
+            assert_eq!(Part::from_str(name, false), Ok(part));
+        }
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the kernel noted of each task, and what we tell it in return.
+//! The kernel's record of each task, and user space's hint about each task for the kernel.
 //!
-//! A record belongs to all pids that are equal modulo their number, and the kernel may write while
-//! we read. So a record is believed only if it names the pid and did not change meanwhile.
+//! Pids that are equal modulo the number of records share one, and the kernel may write a record
+//! while user space reads it. So a record counts only if it names the pid and has not changed
+//! meanwhile.
 
 use super::mapped::Mapped;
 use super::news::Kind;
@@ -29,18 +30,19 @@ pub struct Records {
 }
 
 impl Records {
-    /// Maps them.
+    /// Maps both tables.
     pub fn new(tasks: &impl MapCore, hints: &impl MapCore) -> Result<Records> {
         Ok(Records { tasks: Mapped::new(tasks)?, hints: Mapped::new(hints)? })
     }
 
-    /// A message about a task has come. Says what is known of the task, and how long the message
-    /// took, if that is; `None` if its record tells of somebody else, or is being written.
+    /// User space has received a message about a task. Returns the task's facts, and how long the
+    /// message took, if that is known. `None` if another task uses the record, or the kernel is
+    /// writing it.
     pub fn receive(&self, pid: Pid, now: Stamp) -> Option<(Facts, Option<Span>)> {
         let hint = self.hint(pid);
-        // SAFETY: points into the mapping. The pid goes last, so that a kernel that looks
-        // meanwhile takes the hint for that of another pid or sees all of it, give or take a
-        // decision.
+        // SAFETY: points into the mapping. The pid is written last, so a kernel that reads
+        // meanwhile takes the hint for another pid's or reads a complete one, of this decision or
+        // the last.
         unsafe {
             if (*hint).pid != pid.as_raw() {
                 (&raw mut (*hint).tier).write_volatile(occupant(Tier::Interactive));
@@ -51,15 +53,15 @@ impl Records {
             (&raw mut (*hint).pid).write_volatile(pid.as_raw());
         }
         let task = self.task(pid)?;
-        // User space can be quicker than the note of a wake-up: then the record is the old one.
-        let asked = if task.waiting != 0 { task.woken } else { task.stopped };
-        // It began before we looked, and stops for the first time.
-        let waited = (asked > 0).then(|| now.since(Stamp::from_nanos(asked)));
+        // The message may arrive before the wakeup is recorded. Then the record is the old one.
+        let since = if task.waiting != 0 { task.woken } else { task.stopped };
+        // Zero if the task began to run before the load, and stops for the first time.
+        let waited = (since > 0).then(|| now.since(Stamp::from_nanos(since)));
         Some((facts(&task), waited))
     }
 
-    /// A decision about a task is sent: tells the kernel what the policy thinks of the task. Says
-    /// how long the decision took, if its message is known.
+    /// User space sends a decision about a task: writes its tier and the time into the hint.
+    /// Returns how long the decision took, if the time of its message is known.
     pub fn sent(&self, pid: Pid, tier: Tier, now: Stamp) -> Option<Span> {
         let hint = self.hint(pid);
         // SAFETY: as in `receive`.
@@ -74,11 +76,11 @@ impl Records {
         received.map(|received| now.since(Stamp::from_nanos(received)))
     }
 
-    /// Takes in news of a task. Whether it is gone: a pid that waits for a decision is not, it has
-    /// been used again.
-    pub fn hear(&self, pid: Pid, kind: Kind) -> bool {
+    /// Applies news of a task to its hint. Returns whether the task has exited: if the pid waits
+    /// for a decision, the kernel has reused it for a new task.
+    pub fn take_news(&self, pid: Pid, kind: Kind) -> bool {
         let hint = self.hint(pid);
-        // SAFETY: points into the mapping; nobody else writes to it.
+        // SAFETY: points into the mapping, which this process alone writes.
         unsafe {
             if (*hint).pid != pid.as_raw() {
                 return false;
@@ -101,12 +103,12 @@ impl Records {
         self.hints.at(pid.as_raw() as usize % TASKS)
     }
 
-    /// The record of a task, if it tells of that task and is whole.
+    /// The record of a task, if it is complete and this task's.
     fn task(&self, pid: Pid) -> Option<abi::fp_task> {
         let record = self.tasks.at(pid.as_raw() as usize % TASKS);
-        // SAFETY: `record` points into the mapping, which lives as long as `self`. The kernel may
-        // write while we read, so the copy is only believed if the sequence number was even and
-        // did not change meanwhile; any bytes are valid integers.
+        // SAFETY: `record` points into the mapping, which lives as long as `self`; any bytes are
+        // valid integers. The kernel may write meanwhile, so the copy counts only if the sequence
+        // number was even and has not changed.
         let task = unsafe {
             let seq = AtomicU32::from_ptr(&raw mut (*record).seq);
             let before = seq.load(Ordering::Acquire);
@@ -160,8 +162,8 @@ mod tests {
         Records { tasks: Mapped::anonymous(), hints: Mapped::anonymous() }
     }
 
-    /// What the kernel would write of a task that woke up at 100 us and last stopped at 40 us.
-    fn note(records: &Records, owner: i32, change: fn(&mut abi::fp_task)) {
+    /// Writes the record of a task that woke up at 100 us and last stopped at 40 us.
+    fn write(records: &Records, owner: i32, change: fn(&mut abi::fp_task)) {
         let record = records.tasks.at(owner as usize % TASKS);
         // SAFETY: points into the mapping, which only this test uses.
         let task = unsafe { &mut *record };
@@ -171,25 +173,25 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_believed_if_it_is_whole_and_names_the_pid() {
+    fn a_record_counts_if_it_is_complete_and_names_the_pid() {
         let records = records();
-        assert_eq!(records.receive(pid(7), at(110)), None, "nobody was seen");
-        note(&records, 7, |_| ());
+        assert_eq!(records.receive(pid(7), at(110)), None, "no task has a record");
+        write(&records, 7, |_| ());
         let (facts, waited) = records.receive(pid(7), at(110)).unwrap();
         assert_eq!((facts.wakeups, facts.kicked, facts.last_cpu), (9, CpuId::new(3), None));
         assert_eq!(waited, Some(Span::from_micros(10)));
-        note(&records, 7, |task| task.seq = 5);
-        assert_eq!(records.receive(pid(7), at(110)), None, "it is being written");
+        write(&records, 7, |task| task.seq = 5);
+        assert_eq!(records.receive(pid(7), at(110)), None, "the kernel is writing it");
     }
 
     #[test]
-    fn a_task_that_lost_its_cpu_has_waited_since_then_and_was_not_kicked_for() {
+    fn a_task_that_lost_its_cpu_has_waited_since_then_without_a_kick() {
         let records = records();
-        note(&records, 7, |task| (task.waiting, task.handed_off) = (0, 1));
+        write(&records, 7, |task| (task.waiting, task.handed_off) = (0, 1));
         let (facts, waited) = records.receive(pid(7), at(110)).unwrap();
         assert_eq!((facts.kicked, facts.handed_off), (None, false));
         assert_eq!(waited, Some(Span::from_micros(70)));
-        note(&records, 7, |task| (task.waiting, task.stopped) = (0, 0));
+        write(&records, 7, |task| (task.waiting, task.stopped) = (0, 0));
         assert_eq!(
             records.receive(pid(7), at(110)).unwrap().1,
             None,
@@ -198,38 +200,38 @@ mod tests {
     }
 
     #[test]
-    fn pids_beyond_the_table_share_a_record_and_are_told_apart() {
+    fn pids_that_share_a_record_are_distinguished() {
         let records = records();
         let (low, high) = (7, 7 + TASKS as i32);
-        note(&records, high, |_| ());
+        write(&records, high, |_| ());
         assert_eq!(records.receive(pid(low), at(110)), None);
         assert!(records.receive(pid(high), at(110)).is_some());
         assert_eq!(records.sent(pid(high), Tier::Batch, at(115)), Some(Span::from_micros(5)));
-        // The hint went over to the other one, so nothing of it counts for this one.
+        // The other pid uses the hint now, so nothing of it counts for this one.
         assert_eq!(records.receive(pid(low), at(120)), None);
         assert_eq!(records.sent(pid(high), Tier::Batch, at(125)), None);
-        assert!(!records.hear(pid(low), Kind::Exit), "it is not the owner any more");
+        assert!(!records.take_news(pid(low), Kind::Exit), "the hint has another owner");
     }
 
     #[test]
-    fn a_pid_that_waits_for_a_decision_has_been_used_again() {
+    fn an_exit_does_not_count_while_the_pid_waits_for_a_decision() {
         let records = records();
         records.receive(pid(7), at(1));
         records.sent(pid(7), Tier::Batch, at(2));
         records.receive(pid(7), at(3));
-        assert!(!records.hear(pid(7), Kind::Exit));
+        assert!(!records.take_news(pid(7), Kind::Exit));
         records.sent(pid(7), Tier::Batch, at(4));
-        assert!(records.hear(pid(7), Kind::Exit));
-        assert!(!records.hear(pid(7), Kind::Exit), "told once");
+        assert!(records.take_news(pid(7), Kind::Exit));
+        assert!(!records.take_news(pid(7), Kind::Exit), "reported once");
     }
 
     #[test]
-    fn what_was_thought_of_a_program_is_not_thought_of_the_next() {
+    fn another_program_does_not_inherit_the_tier() {
         let records = records();
         let tier = || unsafe { (*records.hint(pid(7))).tier };
         records.sent(pid(7), Tier::Batch, at(1));
         assert_eq!(tier(), occupant(Tier::Batch));
-        assert!(!records.hear(pid(7), Kind::Exec));
+        assert!(!records.take_news(pid(7), Kind::Exec));
         assert_eq!(tier(), occupant(Tier::Interactive));
         records.sent(pid(7 + TASKS as i32), Tier::LatCritical, at(2));
         records.receive(pid(7), at(3));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The process database as a person or a script reads it.
+//! The process database as a table, and as JSON.
 
 use anyhow::Result;
 use pandemonium_engine::procdb::codec;
@@ -9,7 +9,7 @@ use pandemonium_engine::task::{Comm, Tier};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// A table for people, one line a name.
+/// A table with a line for each program.
 pub fn show(profiles: &[Profile], when: Minute) -> String {
     let mut text = format!(
         "{:<15} {:<13} {:>10} {:>8} {:>9} {:>6}  {}\n",
@@ -40,12 +40,13 @@ pub fn show(profiles: &[Profile], when: Minute) -> String {
     text
 }
 
-/// A name as it may be sent to a terminal: a task may call itself an escape sequence.
+/// A name without control characters, for a terminal: a task may have an escape sequence as its
+/// name.
 pub fn printable(comm: &Comm) -> String {
     without_controls(&comm.to_string())
 }
 
-/// Text of anybody's, as a terminal may have it.
+/// Untrusted text, for a terminal.
 pub fn without_controls(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -96,7 +97,7 @@ struct ExportedProfile {
     last_seen_unix_s: u64,
 }
 
-/// Everything that is known, as JSON.
+/// The profiles as JSON.
 pub fn export(profiles: &[Profile]) -> Result<String> {
     let votes = |raw: u32| f64::from(raw) / f64::from(Votes::ONE);
     let hertz = |millihertz: u32| f64::from(millihertz) / 1_000.0;
@@ -130,7 +131,7 @@ pub mod tests {
 
     pub const WHEN: Minute = Minute::from_unix(30_000_000);
 
-    /// A name with so many observations.
+    /// A profile with so many observations.
     pub fn known(comm: &str, observations: u32) -> Profile {
         let comm = Comm::from_text(comm);
         let mut profile = Profile::unseen(comm);
@@ -148,7 +149,7 @@ pub mod tests {
     }
 
     #[test]
-    fn the_table_reads_as_a_person_expects() {
+    fn the_table_shows_every_program_without_control_characters() {
         let profiles = [known("pipewire", 5), known("new", 1), known("\x1b[2J\nevil", 0)];
         let later = WHEN.later(Span::from_millis(3 * 3_600_000));
         let expected = "\

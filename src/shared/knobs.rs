@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Knobs on their way from the supervisor to the worker.
+//! Knobs, from the supervisor to the worker.
 
 use pandemonium_engine::knobs::{KNOBS_MAX, RawKnobs, Table, Values};
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// The newest values, and a number that is odd while they are being written and different after.
-/// The worker never waits: values that are being written are taken up a round later.
+/// The newest values, and a sequence number: odd while the supervisor writes. The worker never
+/// waits: it takes up values that are being written a round later.
 #[repr(C)]
 pub struct KnobsCell {
     seq: AtomicU64,
@@ -16,7 +16,7 @@ pub struct KnobsCell {
 }
 
 impl KnobsCell {
-    /// Hands values to the worker. Callers take turns.
+    /// Publishes values. Callers take turns.
     pub fn publish(&self, values: &Values) {
         let raw = values.raw();
         let seq = self.seq.load(Ordering::Relaxed);
@@ -29,8 +29,8 @@ impl KnobsCell {
         self.seq.store(seq + 2, Ordering::Release);
     }
 
-    /// The values of the knobs of `table`, if others were published since the number that `seen`
-    /// holds. One load when not.
+    /// The values of the knobs of `table`, if their sequence number differs from the one in `seen`.
+    /// One load if it does not.
     pub fn newer(&self, table: &'static Table, seen: &mut u64) -> Option<Values> {
         let seq = self.seq.load(Ordering::Relaxed);
         if seq == *seen || seq % 2 == 1 {
@@ -55,7 +55,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     #[test]
-    fn each_change_is_seen_once_and_never_half() {
+    fn the_worker_sees_each_change_once_and_complete() {
         let shared = Shared::create().unwrap();
         let mut seen = 0;
         assert_eq!(shared.knobs.newer(&TABLE, &mut seen), None, "nothing was published yet");
@@ -67,7 +67,7 @@ mod tests {
         values.set("slice_us=750").unwrap();
         values.set("rule.deficit=off").unwrap();
         shared.knobs.publish(&values);
-        // As an interrupted writer leaves it.
+        // The writer is in the middle.
         shared.knobs.seq.fetch_sub(1, Ordering::Relaxed);
         assert_eq!(shared.knobs.newer(&TABLE, &mut seen), None);
         shared.knobs.seq.fetch_add(1, Ordering::Relaxed);

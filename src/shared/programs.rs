@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What was learned of programs, on its way from the supervisor to the worker and back.
+//! Learned profiles of programs, from the supervisor to the worker and back.
 
 use pandemonium_engine::procdb::codec::{WORDS, pack, unpack};
 use pandemonium_engine::procdb::{CAPACITY, Profile};
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Two buffers, written in turn, and the number of the last complete one. So a worker that is
-/// killed while it writes leaves what it had written before.
+/// Two buffers, written in turn, and the number of the last complete one. A worker that is killed
+/// while it writes leaves the other buffer complete.
 #[repr(C)]
-pub struct Programs {
+pub struct ProgramsCell {
     seq: AtomicU64,
     buffers: [Buffer; 2],
 }
@@ -21,12 +21,12 @@ struct Buffer {
     cells: [[AtomicU64; WORDS]; CAPACITY as usize],
 }
 
-impl Programs {
-    /// Writes profiles, as many as fit. There is one writer at a time: the supervisor before there
-    /// is a worker, then the worker. Allocates nothing.
+impl ProgramsCell {
+    /// Publishes profiles, as many as fit. There is one writer at a time: the supervisor before it
+    /// starts a worker, then the worker. Allocates nothing.
     pub fn publish(&self, profiles: &[Profile]) {
         let next = self.seq.load(Ordering::Relaxed) + 1;
-        // Whoever sees one of the stores below sees the number that was stored before them too.
+        // A reader that sees one of the stores below sees the number from before them too.
         fence(Ordering::Release);
         let buffer = &self.buffers[next as usize % 2];
         let len = profiles.len().min(buffer.cells.len());
@@ -45,14 +45,14 @@ impl Programs {
             let seq = self.seq.load(Ordering::Acquire);
             let profiles = self.buffers[seq as usize % 2].read();
             fence(Ordering::Acquire);
-            // A buffer is written again only after the other one was completed, seconds later.
+            // A buffer is overwritten only after the other one is complete, seconds later.
             if self.seq.load(Ordering::Relaxed) == seq {
                 return profiles;
             }
         }
     }
 
-    /// A number that is another one whenever [`read`](Self::read) would give something new.
+    /// A number that changes whenever [`read`](Self::read) has something new.
     pub fn version(&self) -> u64 {
         self.seq.load(Ordering::Relaxed)
     }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_complete_list_is_what_is_read() {
+    fn readers_get_the_last_complete_list() {
         let shared = Shared::create().unwrap();
         let programs = &shared.programs;
         assert_eq!(programs.read(), []);
@@ -88,7 +88,7 @@ mod tests {
         programs.publish(&named(&["make"]));
         assert_eq!(programs.read(), named(&["make"]));
         assert_ne!(programs.version(), version);
-        // A worker that is killed in the middle of the next one leaves this one as it is.
+        // A worker that is killed in the middle of the next buffer leaves this one complete.
         let current = programs.version() as usize % 2;
         programs.publish(&named(&["cc1", "ld"]));
         assert_eq!(programs.buffers[current].read(), named(&["make"]));

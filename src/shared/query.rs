@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A question about one task on its way to the worker, and the answer on its way back.
+//! A query about one task on its way to the worker, and the reply on its way back.
 
-use crate::listen::{ANSWER_WORDS, Answer};
+use super::reply::{REPLY_WORDS, Reply};
 use pandemonium_engine::task::Pid;
 use pandemonium_engine::time::Span;
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// One question at a time, and the newest answer. The worker looks at one number a round, and
-/// never waits: an answer that is read while it is written is read again.
+/// The newest query, and the newest reply. The worker loads one number a round, and never waits. A
+/// reader discards a reply that changes while it is read.
 #[repr(C)]
-pub struct Query {
+pub struct QueryCell {
     number: AtomicU64,
     pid: AtomicU64,
-    over_ns: AtomicU64,
-    /// Odd while an answer is being written.
+    threshold_ns: AtomicU64,
+    /// Odd while the worker writes a reply.
     seq: AtomicU64,
-    words: [AtomicU64; ANSWER_WORDS],
+    words: [AtomicU64; REPLY_WORDS],
 }
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question {
-    /// About whom.
+pub struct Query {
+    /// The task.
     pub pid: Pid,
-    /// Waits that are longer are told one by one.
-    pub over: Span,
+    /// Longer waits are reported one by one.
+    pub threshold: Span,
 }
 
-impl Query {
-    /// Asks, and returns the number that the answer will bear. Callers take turns.
-    pub fn ask(&self, question: Question) -> u64 {
-        self.pid.store(question.pid.as_raw() as u64, Ordering::Relaxed);
-        self.over_ns.store(question.over.as_nanos(), Ordering::Relaxed);
+impl QueryCell {
+    /// Publishes a query, and returns the number that its reply bears. Callers take turns.
+    pub fn ask(&self, query: Query) -> u64 {
+        self.pid.store(query.pid.as_raw() as u64, Ordering::Relaxed);
+        self.threshold_ns.store(query.threshold.as_nanos(), Ordering::Relaxed);
         self.number.fetch_add(1, Ordering::Release) + 1
     }
 
-    /// The question, if it is another one than that of the number that `seen` holds.
-    pub fn newer(&self, seen: &mut u64) -> Option<Question> {
+    /// The query, if its number differs from the one in `seen`.
+    pub fn newer(&self, seen: &mut u64) -> Option<Query> {
         let number = self.number.load(Ordering::Relaxed);
         if number == *seen {
             return None;
@@ -46,28 +46,29 @@ impl Query {
         fence(Ordering::Acquire);
         *seen = number;
         let pid = Pid::new(self.pid.load(Ordering::Relaxed) as i32)?;
-        Some(Question { pid, over: Span::from_nanos(self.over_ns.load(Ordering::Relaxed)) })
+        let threshold = Span::from_nanos(self.threshold_ns.load(Ordering::Relaxed));
+        Some(Query { pid, threshold })
     }
 
-    /// Answers. There is one worker at a time; allocates nothing.
-    pub fn answer(&self, answer: &Answer) {
-        // A worker that was killed while it wrote left an odd number.
+    /// Publishes a reply. There is one worker at a time. Allocates nothing.
+    pub fn reply(&self, reply: &Reply) {
+        // A worker that was killed while it wrote has left an odd number.
         let seq = self.seq.load(Ordering::Relaxed) | 1;
         self.seq.store(seq, Ordering::Relaxed);
         fence(Ordering::Release);
-        for (cell, word) in self.words.iter().zip(answer.to_words()) {
+        for (cell, word) in self.words.iter().zip(reply.to_words()) {
             cell.store(word, Ordering::Relaxed);
         }
         self.seq.store(seq + 1, Ordering::Release);
     }
 
-    /// The newest answer, unless it is being written or there is none.
-    pub fn answered(&self) -> Option<Answer> {
+    /// The newest reply; `None` if there is none, or the worker is writing one.
+    pub fn newest_reply(&self) -> Option<Reply> {
         let seq = self.seq.load(Ordering::Acquire);
         let words = array::from_fn(|i| self.words[i].load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         let whole = seq.is_multiple_of(2) && seq > 0 && self.seq.load(Ordering::Relaxed) == seq;
-        if whole { Answer::from_words(&words) } else { None }
+        if whole { Reply::from_words(&words) } else { None }
     }
 }
 
@@ -77,22 +78,22 @@ mod tests {
     use crate::shared::Shared;
 
     #[test]
-    fn a_question_is_seen_once_and_an_answer_is_whole_or_none() {
+    fn a_query_is_seen_once_and_a_reply_is_complete_or_none() {
         let shared = Shared::create().unwrap();
         let (mut seen, pid) = (0, Pid::new(77).unwrap());
         assert_eq!(shared.query.newer(&mut seen), None);
-        let question = Question { pid, over: Span::from_millis(5) };
-        assert_eq!(shared.query.ask(question), 1);
-        assert_eq!(shared.query.newer(&mut seen), Some(question));
+        let query = Query { pid, threshold: Span::from_millis(5) };
+        assert_eq!(shared.query.ask(query), 1);
+        assert_eq!(shared.query.newer(&mut seen), Some(query));
         assert_eq!(shared.query.newer(&mut seen), None);
-        assert!(shared.query.answered().is_none());
-        let answer = Answer { number: 1, pid: Some(pid), ..Answer::default() };
-        shared.query.answer(&answer);
-        assert_eq!(shared.query.answered(), Some(answer));
-        // As a worker leaves it that is killed in between; the next one mends it.
+        assert!(shared.query.newest_reply().is_none());
+        let reply = Reply { number: 1, pid: Some(pid), ..Reply::default() };
+        shared.query.reply(&reply);
+        assert_eq!(shared.query.newest_reply(), Some(reply));
+        // A worker killed in the middle of a reply leaves an odd number. The next one repairs it.
         shared.query.seq.fetch_add(1, Ordering::Relaxed);
-        assert!(shared.query.answered().is_none());
-        shared.query.answer(&answer);
-        assert_eq!(shared.query.answered(), Some(answer));
+        assert!(shared.query.newest_reply().is_none());
+        shared.query.reply(&reply);
+        assert_eq!(shared.query.newest_reply(), Some(reply));
     }
 }

@@ -3,8 +3,8 @@
 //! An adaptive loop: once a second facts go in, and values of knobs come out.
 //!
 //! The loop of a policy runs beside the scheduler process, in the process that watches over it, so
-//! it may take its time. A person's values go through it too: what a person has set, the loop leaves
-//! alone. A policy without a loop of its own gets [`Fixed`].
+//! it may take its time. A person's values go through it too: what a person has set, the loop
+//! leaves alone. A policy without a loop of its own gets [`Fixed`].
 
 use crate::histogram::{Latencies, Sleeps};
 use crate::knobs::{Amended, FileError, KeySet, KnobError, Values};
@@ -49,8 +49,8 @@ pub trait Adapting: Send {
     fn values(&self) -> Values;
     /// The knobs that a person has set.
     fn pinned(&self) -> KeySet;
-    /// A person sets knobs, as lines `KEY=VALUE`. They are in force at once, and the loop leaves them
-    /// alone until they are released. On an error nothing is changed.
+    /// A person sets knobs, as lines `KEY=VALUE`. They are in force at once, and the loop leaves
+    /// them alone until they are released. On an error nothing is changed.
     fn pin(&mut self, text: &str) -> Result<Amended, FileError>;
     /// A person gives knobs back: they are as at the start, and the loop may move them again. An
     /// error, and nothing is changed, if that contradicts what remains set.

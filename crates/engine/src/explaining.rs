@@ -95,7 +95,7 @@ mod tests {
     fn a_text_comes_back_from_its_words_and_is_cut_at_a_letter() {
         let mut text = BoundedText::default();
         assert!(text.is_empty());
-        write!(text, "{} is {:?}", "cc1", 7).unwrap();
+        write!(text, "cc1 is {:?}", 7).unwrap();
         assert_eq!(BoundedText::from_words(&text.to_words()).as_str(), "cc1 is 7");
         let mut long = BoundedText::default();
         write!(long, "x{}", "ä".repeat(TEXT_MAX)).unwrap();

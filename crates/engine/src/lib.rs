@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The engine of a CPU scheduler in user space: the types that travel between kernel and policy, the
-//! round that joins the two, and what policies are made of.
+//! The engine of a CPU scheduler in user space: the types that travel between kernel and policy,
+//! the round that joins the two, and what policies are made of.
 //!
 //! ```text
 //! kernel --ring--> decode --> on_arrival --> queue --> next --> dispatch --user ring--> kernel
@@ -71,9 +71,9 @@
 //! assert_eq!((done.sent, machine.1[0].pid.as_raw()), (1, 7));
 //! ```
 //!
-//! Reading order: [`time`] and [`task`] are the vocabulary; [`policy`], [`port`] and [`round`](mod@round)
-//! are the seam between policy and mechanism; [`runqueue`], [`table`] and [`procdb`] are what
-//! policies are built from.
+//! Reading order: [`time`] and [`task`] are the vocabulary; [`policy`], [`port`] and
+//! [`round`](mod@round) are the seam between policy and mechanism; [`runqueue`], [`table`] and
+//! [`procdb`] are what policies are built from.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -6,9 +6,9 @@
 //! [next](Policy::next), what a [refused](Policy::refused) decision means, and what an
 //! [exit](Policy::exit) means. A [`TaskTable`](crate::table::TaskTable) and a
 //! [`Runqueue`](crate::runqueue::Runqueue) make three of them one line each. Everything else is an
-//! offer: knobs, counters, and the optional traits [`Learning`](crate::learning::Learning) and
-//! [`Explaining`](crate::explaining::Explaining). An adaptive loop belongs to the policy's
-//! [type](crate::registry::PolicyType), since it runs in another process.
+//! offer: knobs, counters, and the optional traits [`Learning`] and [`Explaining`]. An adaptive
+//! loop belongs to the policy's [type](crate::registry::PolicyType), since it runs in another
+//! process.
 
 use crate::explaining::Explaining;
 use crate::knobs::Values;
@@ -28,8 +28,8 @@ pub trait Policy: Send {
     fn arrive(&mut self, now: Stamp, arrival: Arrival, view: &MachineView);
     /// The next decision, or `None` when nothing should run now.
     fn next(&mut self, now: Stamp, view: &MachineView) -> Option<Dispatch>;
-    /// The port refused the decision that [`next`](Policy::next) just made: the task waits again, in
-    /// the place it had.
+    /// The port refused the decision that [`next`](Policy::next) just made: the task waits again,
+    /// in the place it had.
     fn refused(&mut self, dispatch: Dispatch);
     /// The task is gone.
     fn exit(&mut self, pid: Pid);

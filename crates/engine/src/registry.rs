@@ -42,8 +42,8 @@ pub trait PolicyType: Policy + Sized + 'static {
 /// What a policy promises. The checkers of the simulator add what the machine does to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// How long a task may wait beside others, if the policy bounds that; else the kernel's watchdog
-    /// does, after 5 s.
+    /// How long a task may wait beside others, if the policy bounds that; else the kernel's
+    /// watchdog does, after 5 s.
     pub wait: Option<Span>,
     /// Its longest slice.
     pub slice: Span,

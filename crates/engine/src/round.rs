@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One round: take in the tasks that wait, decide, hand over. It lives beside the policy on purpose:
-//! bounds, order, refusal and accounting are where schedulers in user space break, so whatever
-//! tests a policy must run this code and not a copy of it.
+//! One round: take in the tasks that wait, decide, hand over. It lives beside the policy on
+//! purpose: bounds, order, refusal and accounting are where schedulers in user space break, so
+//! whatever tests a policy must run this code and not a copy of it.
 
 use crate::policy::Policy;
 use crate::port::{Full, Port};

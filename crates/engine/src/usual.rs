@@ -36,8 +36,8 @@ impl<T: Clone + Default> TaskTable<T> {
 }
 
 impl Request {
-    /// A decision for this task: to its [usual place](usual_place), as of this tier, for so long. The
-    /// kernel orders its queues by `key`.
+    /// A decision for this task: to its [usual place](usual_place), as of this tier, for so long.
+    /// The kernel orders its queues by `key`.
     pub fn dispatch(&self, view: &MachineView, tier: Tier, slice: Span, key: Vtime) -> Dispatch {
         let (placement, preempt) = usual_place(self, view, PlaceRules::default());
         let (pid, ticket, reason) = (self.pid, self.ticket, Reason::Order);

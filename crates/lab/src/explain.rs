@@ -83,7 +83,7 @@ struct Story<'a> {
     names: BTreeMap<Pid, String>,
     subjects: BTreeMap<Pid, Subject>,
     told: Vec<String>,
-    untold: u64,
+    not_told: u64,
 }
 
 /// Explains the tasks of this name, or the one of this pid.
@@ -96,7 +96,7 @@ fn explain<R: Read>(mut recording: Recording<R>, task: &str, over: Span) -> Resu
         names: BTreeMap::new(),
         subjects: BTreeMap::new(),
         told: Vec::new(),
-        untold: 0,
+        not_told: 0,
     };
     while let Some(entry) = recording.next_entry()? {
         match entry {
@@ -187,7 +187,7 @@ impl Story<'_> {
             let told = self.tell_wait(dispatch, &waiting, waited);
             self.told.push(told);
         } else {
-            self.untold += 1;
+            self.not_told += 1;
         }
     }
 
@@ -257,9 +257,9 @@ impl Story<'_> {
             text += told;
             text += "\n";
         }
-        if self.untold > 0 {
-            let (untold, over) = (self.untold, self.over);
-            text += &format!("{untold} more waits were longer than {over}.\n");
+        if self.not_told > 0 {
+            let (not_told, over) = (self.not_told, self.over);
+            text += &format!("{not_told} more waits were longer than {over}.\n");
         }
         text
     }
@@ -273,8 +273,8 @@ impl Subject {
         let seconds = self.last.since(self.first).as_nanos() / 1_000_000_000;
         let mut text = format!(
             "{name} (pid {}) is {tier:?}: so in {} of {decisions} decisions, {} changes. It came \
-             up {} times after a sleep and {} times after losing its CPU in {seconds} s; a run_interval \
-             was {} us in the middle and {} us at most.",
+             up {} times after a sleep and {} times after losing its CPU in {seconds} s; a \
+             run_interval was {} us in the middle and {} us at most.",
             pid.as_raw(),
             self.tiers[tier.index()],
             self.changes,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The knobs of [`Pandemonium`](crate::Pandemonium): every setting, and a switch for every mechanism.
+//! The knobs of [`Pandemonium`](crate::Pandemonium): every setting, and a switch for every
+//! mechanism.
 //!
 //! Numbers come from PANDEMONIUM 5.4.13, "Tuning Knobs", unless a constant says otherwise.
 
@@ -95,9 +96,9 @@ pandemonium_engine::knobs! {
         "rule.classifier": classifier: bool = true, Kind::Switch;
         /// Programs that draw the screen are LatCritical by name.
         "rule.compositors": compositors: bool = true, Kind::Switch;
-        /// Workqueue threads, and kernel threads that nobody made nice, are never below Interactive.
+        /// Workqueue threads, and kernel threads at nice 0 or below, are never below Interactive.
         "rule.kworker_floor": kworker_floor: bool = true, Kind::Switch;
-        /// A task that sleeps often enough to draw frames, or runs for moments only, is never Batch.
+        /// A task that sleeps as often as frames are drawn, or runs briefly, is never Batch.
         "rule.frame_floor": frame_floor: bool = true, Kind::Switch;
         /// A task that uses up its slices for longer than it usually runs is Batch until it sleeps.
         "rule.cpu_bound_demotion": cpu_bound_demotion: bool = true, Kind::Switch;

@@ -44,7 +44,7 @@ pub struct Scaling {
     pub sojourn_ceiling: Span,
     /// More wake-ups than this in one window of 4 ms are a burst: `2 * N`.
     pub burst_wakeups: u32,
-    /// How far ahead of the clock a Batch key may be; `None` below [`VTIME_CEILING_CPUS`].
+    /// How far ahead of the clock a Batch key may be; `None` below `VTIME_CEILING_CPUS`.
     pub vtime_ceiling: Option<Span>,
     /// Longest slice of an urgent task in any regime: `0.5 ms * N`. On small machines the 4 ms of
     /// HEAVY were measured to give latency tails of 50 to 200 ms.

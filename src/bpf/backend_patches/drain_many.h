@@ -3,7 +3,7 @@
  * One dispatch call takes one decision.
  *
  * Symptom: user space sends several decisions, and urgent tasks wait in the ring behind hogs for up
- * to a tick: p90 of wake-ups 2.3 ms instead of 0.2 ms on four CPUs.
+ * to a tick: p90 of wakeups 2.3 ms instead of 0.2 ms on four CPUs.
  *
  * Cause: bpf_user_ringbuf_drain() goes on as long as the callback returns 0. The backend's callback
  * returns !!scx_bpf_dispatch_nr_slots(), which is 1 while there is room.

@@ -2,8 +2,8 @@
 /*
  * A CPU that finds the ring of decisions in use misses its decision.
  *
- * Symptom: a wake-up is decided at once and waits for a tick, 4 ms at HZ=250, while its CPU runs a
- * Batch task: most of wake-up p99.9 on two and on four CPUs.
+ * Symptom: a wakeup is decided at once and waits for a tick, 4 ms at HZ=250, while its CPU runs a
+ * Batch task: most of wakeup p99.9 on two and on four CPUs.
  *
  * Cause: bpf_user_ringbuf_drain() admits one CPU at a time and returns -EBUSY to any other. The
  * backend ignores that and runs the next queued task. The CPU that drains then finds a decision for

@@ -10,7 +10,7 @@
  *
  * Fix: submit with BPF_RB_NO_WAKEUP.
  *
- * How to see it: the count of "IRQ work interrupts" in /proc/interrupts beside a load of wake-ups.
+ * How to see it: the count of "IRQ work interrupts" in /proc/interrupts beside a load of wakeups.
  *
  * Upstream: pass BPF_RB_NO_WAKEUP (docs/upstream.md, report 8).
  */

@@ -2,7 +2,7 @@
 /*
  * A kick puts the scheduler process off in the middle of a round.
  *
- * Symptom: a wake-up waits for a whole tick although the scheduler process was running: p99.9 of
+ * Symptom: a wakeup waits for a whole tick although the scheduler process was running: p99.9 of
  * `long` 4.0 and 7.9 ms on two CPUs, 4.1 ms on four. An audio buffer is done 5.6 ms after its
  * begin.
  *

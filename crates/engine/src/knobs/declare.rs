@@ -71,7 +71,8 @@ macro_rules! knobs {
         $(#[$meta:meta])*
         $vis:vis struct $Knobs:ident {
             $($(#[doc = $doc:literal])+
-            $name:literal $(| $alias:literal)*: $field:ident: $type:ty = $default:expr, $kind:expr;)*
+            $name:literal $(| $alias:literal)*:
+                $field:ident: $type:ty = $default:expr, $kind:expr;)*
         }
         $(with $more:ident: $More:ty;)?
     ) => {

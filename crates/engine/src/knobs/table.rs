@@ -288,7 +288,8 @@ impl fmt::Display for Shown {
         match self.knob.kind {
             Kind::Time(..) if word.is_multiple_of(1_000) => write!(f, "{}", word / 1_000),
             Kind::Time(..) => {
-                // An adaptive loop's steps are no whole microseconds, and a file must not lose them.
+                // An adaptive loop's steps are no whole microseconds, and a file must not lose
+                // them.
                 let (mut part, mut digits) = (word % 1_000, 3);
                 while part % 10 == 0 {
                     (part, digits) = (part / 10, digits - 1);

@@ -87,7 +87,8 @@ impl Values {
 }
 
 impl Table {
-    /// A file that [`Values::amended`] reads as these very values, with an explanation of each knob.
+    /// A file that [`Values::amended`] reads as these very values, with an explanation of each
+    /// knob.
     pub fn file_of(values: &Values) -> impl fmt::Display + '_ {
         File(values)
     }

@@ -13,7 +13,7 @@
 //! follows a program that changes its behaviour. A profile is reset after three wrong predictions
 //! in a row. A profile predicts only if its votes agree well enough ([`Confidence`]).
 //!
-//! This module is the learning rule, a pure function of one profile; [`table`] stores the profiles
+//! This module is the learning rule, a pure function of one profile; `table` stores the profiles
 //! and finds them by name; [`codec`] converts them to bytes. Time is an argument ([`Minute`]), and
 //! nothing here accesses a file.
 
@@ -267,7 +267,7 @@ pub struct Profile {
     pub observations: u32,
     /// The time of the latest observation.
     pub last_seen: Minute,
-    /// Wrong predictions in a row, below [`MISSES_MAX`].
+    /// Wrong predictions in a row, below `MISSES_MAX`.
     pub misses: u8,
 }
 

@@ -10,7 +10,7 @@
 //!
 //! The score depends mostly on how *often* a task wakes up. Three rules correct it:
 //!
-//! - *Frame floor*: a task that sleeps often enough to draw frames, or that has only short runs, is
+//! - *Frame floor*: a task that sleeps as often as frames are drawn, or that has only short runs, is
 //!   never Batch.
 //! - *Demotion*: a task that has used up its slices for longer than it usually runs is Batch until
 //!   it sleeps.
@@ -146,7 +146,7 @@ fn behaves(before: Tier, seen: &Behaviour, knobs: &Knobs) -> Tier {
     }
 }
 
-/// Whether a task sleeps often enough to draw frames, or has only short runs.
+/// Whether a task sleeps as often as frames are drawn, or has only short runs.
 fn may_draw(before: Tier, seen: &Behaviour, knobs: &Knobs) -> bool {
     let slack = |limit: Span| if before == Tier::Batch { limit } else { limit.scale(5, 4) };
     seen.run() <= slack(knobs.cpu_bound_thresh)

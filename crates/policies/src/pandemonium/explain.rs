@@ -2,12 +2,23 @@
 
 //! What a task is to the policy and why, in sentences.
 
+use super::Pandemonium;
 use super::known::Task;
 use core::fmt::{self, Write};
+use pandemonium_engine::Explaining;
 use pandemonium_engine::task::{Pid, Tier};
 
+impl Explaining for Pandemonium {
+    fn explain(&self, pid: Pid, out: &mut dyn fmt::Write) -> fmt::Result {
+        match self.table.find(pid) {
+            Some(slot) => explain(self.table.data(slot), pid, out),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Writes the sentences.
-pub fn explain(task: &Task, pid: Pid, out: &mut dyn Write) -> fmt::Result {
+fn explain(task: &Task, pid: Pid, out: &mut dyn Write) -> fmt::Result {
     let (behaviour, tier) = (&task.behaviour, task.classification.tier);
     write!(out, "{} (pid {}) is {tier:?}: ", task.comm, pid.as_raw())?;
     write_reason(task, out)?;

@@ -16,13 +16,13 @@ pub mod classify;
 mod explain;
 mod fair;
 mod known;
+mod learning;
 mod order;
 pub(crate) mod placement;
 mod slices;
 
 use self::batch_starvation::BatchStarvation;
-use self::behaviour::Behaviour;
-use self::classify::{Classification, Classifier, classify};
+use self::classify::{Classifier, classify};
 use self::fair::{Clock, KeyInput, charge, effective_weight};
 use self::known::{NamePrediction, Task, has_just_forked};
 pub use self::order::LIGHT_WAIT;
@@ -34,11 +34,10 @@ use crate::control::detect::Detectors;
 use crate::knobs::{Knobs, TABLE};
 use crate::scaling::Scaling;
 use alloc::boxed::Box;
-use core::fmt;
 use pandemonium_engine::Mode;
 use pandemonium_engine::adapting::Adapting;
 use pandemonium_engine::knobs::{KeySet, Table, Values};
-use pandemonium_engine::procdb::{CAPACITY, Minute, ProcDb, Profile};
+use pandemonium_engine::procdb::{CAPACITY, Minute, ProcDb};
 use pandemonium_engine::registry::{Bounds, Counter};
 use pandemonium_engine::runqueue::{Runqueue, Slot};
 use pandemonium_engine::table::{Class, Entered, TaskTable};
@@ -47,12 +46,12 @@ use pandemonium_engine::task::{
 };
 use pandemonium_engine::time::{ShortSpan, Span, Stamp, Vtime};
 use pandemonium_engine::{
-    Explaining, KernelRules, Learning, MachineView, Memo, Policy, PolicyType, Waiting,
+    Explaining, KernelRules, Learning, MachineView, Policy, PolicyType, Waiting,
 };
 use pandemonium_engine::{Setup, TASKS_MAX};
 
-/// Classes of waiting tasks whose ages are compared: above Batch, Batch, and Batch below the default
-/// weight, which is meant to wait longer.
+/// Classes of waiting tasks whose ages are compared: above Batch, Batch, and Batch below the
+/// default weight, which is meant to wait longer.
 const URGENT: Class = Class::new(0);
 const BATCH: Class = Class::new(1);
 const LIGHT: Class = Class::new(2);
@@ -152,8 +151,8 @@ impl Pandemonium {
         arrival.facts.is_some_and(|facts| facts.cpu_time < self.knobs.slice)
     }
 
-    /// Whether to apply the task's name: it is new, or inherited and the task has now slept or used a
-    /// slice. Earlier, a pool's new worker would count as a hog because the old ones are.
+    /// Whether to apply the task's name: it is new, or inherited and the task has now slept or used
+    /// a slice. Earlier, a pool's new worker would count as a hog because the old ones are.
     fn gets_name(&self, slot: Slot, arrival: &Arrival) -> bool {
         let task = self.table.data(slot);
         let too_soon = || arrival.cause == Cause::Requeue && self.is_young(arrival);
@@ -201,8 +200,8 @@ impl Pandemonium {
         task.weight = arrival.weight;
         task.effective_weight = effective_weight(arrival.weight, task.classification.tier) as u16;
         let turned = task.classification.cpu_bound && !before.cpu_bound;
-        // A mature task teaches once a minute. A task that turns into a hog earlier teaches at once,
-        // since it may exit before it matures.
+        // A mature task teaches once a minute. A task that turns into a hog earlier teaches at
+        // once, since it may exit before it matures.
         let mature = task.behaviour.is_mature();
         if arrival.cause == Cause::Wakeup && mature || turned && !mature {
             self.tell_programs(slot);
@@ -338,10 +337,10 @@ impl Pandemonium {
     }
 
     /// The key by which the kernel's queues order decided tasks, smallest first: the time of the
-    /// decision, plus an offset for the slice, plus an offset for the tier. A short slice goes before
-    /// a long one, as with EEVDF's virtual deadlines. A whole slice counts for one rescue interval and
-    /// a tier for two, so the lowest place of a tier is behind the highest of the tier above, and no
-    /// task waits there for ever.
+    /// decision, plus an offset for the slice, plus an offset for the tier. A short slice goes
+    /// before a long one, as with EEVDF's virtual deadlines. A whole slice counts for one rescue
+    /// interval and a tier for two, so the lowest place of a tier is behind the highest of the tier
+    /// above, and no task waits there for ever.
     fn kernel_key(&self, now: Stamp, slice: Span, tier: Tier) -> Vtime {
         let rescue = self.limits.overflow_rescue;
         let within = rescue.scale(slice.as_nanos(), self.knobs.slice.as_nanos().max(1)).min(rescue);
@@ -423,8 +422,8 @@ impl Policy for Pandemonium {
         Some(self.dispatch(slot, &request, reason, &context))
     }
 
-    /// Dispatches a successor along with an urgent task, so that its CPU need not ask again when the
-    /// urgent task sleeps. Without it each wakeup costs one more run of the scheduler process.
+    /// Dispatches a successor along with an urgent task, so that its CPU need not ask again when
+    /// the urgent task sleeps. Without it each wakeup costs one more run of the scheduler process.
     fn sends_along(&self, sent: &Dispatch) -> bool {
         sent.tier > Tier::Batch
     }
@@ -485,52 +484,6 @@ impl Policy for Pandemonium {
 
     fn explaining(&self) -> Option<&dyn Explaining> {
         Some(self)
-    }
-}
-
-impl Explaining for Pandemonium {
-    fn explain(&self, pid: Pid, out: &mut dyn fmt::Write) -> fmt::Result {
-        match self.table.find(pid) {
-            Some(slot) => explain::explain(self.table.data(slot), pid, out),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Learning for Pandemonium {
-    fn minute(&mut self, when: Minute) {
-        self.minute = when;
-    }
-
-    fn programs(&self) -> &[Profile] {
-        self.programs.profiles()
-    }
-
-    fn learn_programs(&mut self, when: Minute, known: &[Profile]) {
-        self.minute = when;
-        self.programs.merge(when, known.iter().copied());
-    }
-
-    fn export(&self, keep: &mut dyn FnMut(Memo)) {
-        for (pid, task) in self.table.known() {
-            let run = task.behaviour.expected_run();
-            keep(Memo { pid, comm: task.comm, tier: task.classification.tier, run });
-        }
-    }
-
-    fn import(&mut self, memo: Memo) {
-        let named = self.classifier.named(&memo.comm, &self.knobs);
-        let classification = Classification {
-            tier: memo.tier,
-            behaves: memo.tier,
-            named,
-            cpu_bound: memo.tier == Tier::Batch,
-            over_share: false,
-        };
-        let behaviour = Behaviour::remembered(memo.run);
-        let mut task = self.newcomer();
-        (task.comm, task.behaviour, task.classification) = (memo.comm, behaviour, classification);
-        self.table.remember(memo.pid, task);
     }
 }
 

@@ -103,7 +103,8 @@ proptest! {
 
     #[test]
     fn printed_knobs_parse_to_the_same_knobs(knobs in knobs()) {
-        let (read, named) = Knobs::parse_file(&Table::file_of(&knobs.values()).to_string()).unwrap();
+        let text = Table::file_of(&knobs.values()).to_string();
+        let (read, named) = Knobs::parse_file(&text).unwrap();
         prop_assert_eq!(read, knobs);
         prop_assert_eq!(named.len(), TABLE.len());
         prop_assert_eq!(TABLE.values_of(&knobs.values().raw()), Some(knobs.values()));

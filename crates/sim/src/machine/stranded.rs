@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Stranded tasks: dispatched by a round, and still queued when the scheduler process has left its
-//! CPU. `src/bpf/leftover.bpf.h`.
+//! CPU. `src/bpf/stranded.bpf.h`.
 
 use super::Machine;
 use super::fast_path::rank;

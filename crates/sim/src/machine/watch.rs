@@ -99,7 +99,7 @@ impl<W: Observer> Machine<W> {
             || occupant == rank(Tier::Batch) && !self.shared.is_empty()
     }
 
-    /// `patrol`: the timer callback.
+    /// The timer callback: `timer_callback`.
     pub(super) fn watch_timer(&mut self, cpu: u32) {
         if self.watches[cpu as usize].armed != self.now {
             return;

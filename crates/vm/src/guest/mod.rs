@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What scenarios are made of: loads, measurements, the scheduler under test, and the machine around
-//! them.
+//! What scenarios are made of: loads, measurements, the scheduler under test, and the machine
+//! around them.
 
 mod autopsy;
 pub mod boot;

@@ -36,12 +36,12 @@ pub const ALL: &[Scenario] = &[
 /// Each part, one of its programs, what health says about its loss, and a statistic that stays zero
 /// without it.
 const PARTS: [(&str, &str, &str, Option<&str>); 6] = [
-    ("wakeups", "fp_wakeup", "wake-ups wait for a tick", None),
-    ("births", "fp_wakeup_new", "new tasks wait for a tick", None),
-    ("switches", "fp_switch", "nothing is interrupted", Some("nr_kicks")),
-    ("execs", "fp_exec", "habits of one program", None),
-    ("timers", "fp_prepare", "slices end at ticks", Some("nr_patrols")),
-    ("asking", "fp_kick", "cannot interrupt a CPU", Some("nr_kicks_asked")),
+    ("wakeups", "fp_wakeup", "wakeups wait for a tick", None),
+    ("new-tasks", "fp_wakeup_new", "new tasks wait for a tick", None),
+    ("switches", "fp_switch", "no CPU is kicked", Some("nr_kicks")),
+    ("execs", "fp_exec", "keeps the record of the program", None),
+    ("timers", "fp_prepare", "slices end at ticks", Some("nr_timers")),
+    ("asking", "fp_kick", "cannot kick a CPU", Some("nr_kicks_asked")),
 ];
 
 /// A load that uses every part: sleepers among hogs, forks, execs.
@@ -74,7 +74,7 @@ fn parts(guest: &Guest) -> Result<()> {
     }
     let none = try_without(guest, &PARTS.map(|(part, ..)| part)).context("without any part")?;
     ensure!(none.fast_path == "refused", "without any part: {}", none.fast_path);
-    ensure!(none.health.contains("wake-ups wait for a tick"), "health says {}", none.health);
+    ensure!(none.health.contains("wakeups wait for a tick"), "health says {}", none.health);
     Ok(())
 }
 
