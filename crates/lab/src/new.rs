@@ -74,7 +74,7 @@ fn absolute(folder: &Path) -> Result<PathBuf> {
 /// The text of a file with the names and places filled in.
 fn fill(text: &str, name: &str, source: Option<&Path>) -> String {
     let kind: String = name.split('_').map(capitalised).collect();
-    let mut text = text.replace("NAME", name).replace(TEMPLATE.1, &kind).replace(TEMPLATE.0, name);
+    let mut text = text.replace(TEMPLATE.1, &kind).replace(TEMPLATE.0, name);
     for (part, folder) in [("engine", "crates/engine"), ("lab", "crates/lab"), (".", ".")] {
         let place = match source {
             Some(source) => format!("path = {:?}", source.join(folder).display().to_string()),
@@ -109,7 +109,7 @@ mod tests {
         for (file, text) in FILES {
             let filled = fill(text, "round_robin", None);
             assert!(filled.contains("round_robin"), "{file}");
-            for left in ["NAME", "SOURCE", "shortest", "Shortest"] {
+            for left in ["SOURCE", "shortest", "Shortest"] {
                 assert!(!filled.contains(left), "{file} still says {left}");
             }
         }
