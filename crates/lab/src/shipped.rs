@@ -20,7 +20,7 @@ workloads! {
     "wake" "frame" "desktop" "crowd"
     "latency" "throughput" "burst" "longrun" "mixed" "deadline" "ipc" "launch"
     "regime-sweep" "deficit-storm" "sojourn-pressure" "longrun-interactive" "burst-recovery"
-    "mixed-storm"
+    "mixed-storm" "change"
     "vm-wake" "vm-long" "vm-mixed" "vm-burst" "vm-frame" "vm-pipe" "vm-forks"
 }
 

@@ -69,6 +69,9 @@ struct TaskTable {
     work_us: Option<Spanned<Length>>,
     sleep_us: Option<Spanned<Length>>,
     pause_us: Option<Spanned<Length>>,
+    first_wakeups: Option<Spanned<u32>>,
+    first_work_us: Option<Spanned<Length>>,
+    first_sleep_us: Option<Spanned<Length>>,
     burst: Option<Spanned<u32>>,
     period_us: Option<Spanned<u64>>,
     deadline_us: Option<u64>,
@@ -216,6 +219,7 @@ impl Reader<'_> {
         let table = self.table;
         let mut group = Group::new(&table.name, self.count(&table.count, 1)?, Vec::new());
         self.programs(&mut group)?;
+        self.first(&mut group)?;
         group.nice = match &table.nice {
             None => 0,
             Some(nice) => i8::try_from(*nice.get_ref())
@@ -272,6 +276,36 @@ impl Reader<'_> {
                 ]
             }
         };
+        Ok(())
+    }
+
+    /// What a task does once, before its program: the program for `first_wakeups` times, then the
+    /// work and the sleep of `first_work_us` and `first_sleep_us`.
+    fn first(&self, group: &mut Group) -> Result<(), FileError> {
+        let (work, sleep) = (&self.table.first_work_us, &self.table.first_sleep_us);
+        if work.is_none() && sleep.is_none() {
+            return Ok(());
+        }
+        let first = [
+            Step::Work(self.length("first_work_us", work, Some(0))?),
+            Step::Sleep(self.length("first_sleep_us", sleep, Some(0))?),
+        ];
+        let times = match &self.table.first_wakeups {
+            Some(times) if !(1..=20).contains(times.get_ref()) => {
+                return Err(self.error(times.span().start, "expected 1 to 20"));
+            }
+            times => times.as_ref().map_or(0, |times| *times.get_ref() as usize),
+        };
+        let [program] = &mut group.programs[..] else {
+            return Err(self.error(self.at, "first_work_us needs a kind of one task"));
+        };
+        let before = [program.repeat(times), first.to_vec()].concat();
+        group.once = before.len() as u8;
+        program.splice(0..0, before);
+        // A task counts its steps in eight bits.
+        if program.len() > usize::from(u8::MAX) {
+            return Err(self.error(self.at, "expected fewer wakeups before first_work_us"));
+        }
         Ok(())
     }
 
@@ -402,6 +436,21 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_task_may_do_something_else_first() {
+        let first = "first_wakeups = 3\nfirst_work_us = 7\nfirst_sleep_us = 9\n";
+        let sleeps = "kind = \"sleep\"\nsleep_us = 1\nwork_us = 2\n";
+        let (workload, _) = read(&format!("{GOOD}{sleeps}{first}"), None).unwrap();
+        let group = &workload.groups[0];
+        assert_eq!((group.once, group.programs[0].len()), (8, 10));
+        assert_eq!(group.programs[0][6], Step::Work(Draw::fixed(Span::from_micros(7))));
+        assert_eq!(group.programs[0][8..], group.programs[0][..2]);
+        let pipe = format!("{GOOD}kind = \"pipe\"\n{first}");
+        assert!(read(&pipe, None).unwrap_err().to_string().contains("a kind of one task"));
+        let many = format!("{GOOD}{sleeps}{first}").replace("wakeups = 3", "wakeups = 21");
+        assert!(read(&many, None).unwrap_err().to_string().contains("expected 1 to 20"));
+    }
 
     const GOOD: &str = "name = \"x\"\nduration_ms = 100\n[[task]]\nname = \"hog\"\n";
 

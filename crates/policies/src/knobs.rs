@@ -100,6 +100,8 @@ pandemonium_engine::knobs! {
         "rule.kworker_floor": kworker_floor: bool = true, Kind::Switch;
         /// A task that sleeps as often as frames are drawn, or runs briefly, is never Batch.
         "rule.frame_floor": frame_floor: bool = true, Kind::Switch;
+        /// A task that has slept as long as it ran before is never Batch when it wakes up.
+        "rule.rested": rested: bool = true, Kind::Switch;
         /// A task that uses up its slices for longer than it usually runs is Batch until it sleeps.
         "rule.cpu_bound_demotion": cpu_bound_demotion: bool = true, Kind::Switch;
         /// A task that does next to nothing but fork is Batch, and so are its new children.

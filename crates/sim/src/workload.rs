@@ -37,7 +37,8 @@ impl Draw {
     }
 }
 
-/// One step of a task's program. After its last step a program starts over.
+/// One step of a task's program. After its last step a program starts over, at the step
+/// [`Group::once`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Uses the CPU.
@@ -77,6 +78,8 @@ pub struct Group {
     pub row: u32,
     /// The program of each place in a row; further places run the last program.
     pub programs: Vec<Vec<Step>>,
+    /// Number of steps at the beginning of each program that a task takes only once.
+    pub once: u8,
     /// Nice value, -20 to 19.
     pub nice: i8,
     /// The CPUs on which its tasks may run.
@@ -113,6 +116,7 @@ impl Group {
             rows,
             row: 1,
             programs: alloc::vec![program],
+            once: 0,
             nice: 0,
             place: Place::Anywhere,
             period: Span::ZERO,

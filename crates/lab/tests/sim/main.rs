@@ -3,6 +3,7 @@
 //! The wind tunnel: that the model keeps the backend's contract, that a seed repeats a run, and
 //! that every judge can convict.
 
+mod change;
 mod common;
 mod experiment;
 mod lab;

@@ -37,6 +37,15 @@ const AGE_MAX: u8 = 16;
 /// Longest part of a run that counts as one fork. Chosen: the fork of a large process takes so
 /// long.
 const FORK_COST: Span = Span::from_millis(1);
+/// A frame at 60 Hz. An average run longer than this is that of a hog.
+pub const FRAME: Span = Span::from_micros(16_667);
+/// The most that one run counts: a longer one is a hog's run too, and says no more.
+const RUN_COUNTS_MAX: Span = Span::from_micros(2 * 16_667);
+/// A run this short contradicts an average of more than a [`FRAME`]: that average restarts.
+/// Chosen: below the run that demotes, so that a hog's pieces of work do not contradict it.
+const RUN_SHORT: Span = Span::from_millis(2);
+/// A sleep of this length is long after any run. Chosen: half of [`SHARE_WINDOW`].
+const SLEEP_LONG: Span = Span::from_millis(128);
 /// The time over which the shares of a task and of its forks are averaged. Chosen: longer than the
 /// time between two bursts of forks of a shell, so that one burst changes little.
 const SHARE_WINDOW: Span = Span::from_millis(256);
@@ -109,6 +118,8 @@ struct Interval {
     run: Span,
     /// CPU time of all runs, forks included.
     all: Span,
+    /// The sleep that ended last.
+    slept: Span,
 }
 
 impl Behaviour {
@@ -149,8 +160,9 @@ impl Behaviour {
         })
     }
 
-    /// Learns from a message. `ran` is the CPU time since the last message.
-    pub fn observe(&mut self, now: Stamp, arrival: &Arrival, ran: Span) {
+    /// Learns from a message. `ran` is the CPU time since the last one. Returns whether the task
+    /// has just slept at least as long as it ran before, or for [`SLEEP_LONG`].
+    pub fn observe(&mut self, now: Stamp, arrival: &Arrival, ran: Span) -> bool {
         match arrival.cause {
             Cause::New => self.begin(now, arrival),
             Cause::Requeue => self.awake = ShortSpan::of(arrival.awake),
@@ -163,8 +175,10 @@ impl Behaviour {
                     self.learn(&interval);
                 }
                 self.begin(now, arrival);
+                return interval.slept >= interval.all.scale(1, interval.wakeups).min(SLEEP_LONG);
             }
         }
+        false
     }
 
     /// Starts a run.
@@ -186,32 +200,37 @@ impl Behaviour {
     fn interval(&self, now: Stamp, arrival: &Arrival, ran: Span) -> Interval {
         let length = now.since(self.woken).max(Span::from_micros(1));
         let own = |run: Span| without_forks(run, self.forks());
+        let slept = slept(now, arrival).min(length);
         let Some(facts) = arrival.facts.filter(|_| self.wakeups > 0) else {
             let all = self.awake() + ran;
-            return Interval { length, wakeups: 1, voluntary: 1, run: own(all), all };
+            return Interval { length, wakeups: 1, voluntary: 1, run: own(all), all, slept };
         };
         let wakeups = u64::from((facts.wakeups as u32).wrapping_sub(self.wakeups)).max(1);
         let voluntary = u64::from((facts.voluntary as u32).wrapping_sub(self.voluntary));
         let all = facts.cpu_time - self.cpu_time;
         let run = own(all).scale(1, wakeups);
-        Interval { length, wakeups, voluntary, run, all }
+        Interval { length, wakeups, voluntary, run, all, slept }
     }
 
-    /// Averages the share of a CPU that the task used, and the share of its forks.
+    /// Averages the share of a CPU that the task used, and the share of its forks. The sleep is
+    /// newer than the run, so it counts in full: after a whole window of sleep both are zero.
     fn note_shares(&mut self, seen: &Interval) {
         let share =
             |time: Span| time.min(SHARE_WINDOW).as_nanos() * WHOLE / SHARE_WINDOW.as_nanos();
         let old_part = WHOLE - share(seen.length);
         let average = |old: u16, spent: Span| {
             let kept = u64::from(old) * old_part / WHOLE;
-            (kept + share(spent.min(seen.length))).min(WHOLE) as u16
+            let newest = share(spent.min(seen.length)) * (WHOLE - share(seen.slept)) / WHOLE;
+            (kept + newest).min(WHOLE) as u16
         };
         let in_forks = if self.forks > 0 { seen.all } else { Span::ZERO };
         self.fork_share = average(self.fork_share, in_forks);
         self.cpu_share = average(self.cpu_share, seen.all + ROUND.scale(seen.wakeups, 1));
     }
 
-    /// Moves the averages of rates and of the run.
+    /// Moves the averages of rates and of the run. A hog's average restarts at the first short run:
+    /// in steps of an eighth a program that has computed for seconds would be a hog for twenty
+    /// wake-ups more. Rates do not restart, so one short run does not make a hog LatCritical.
     fn learn(&mut self, seen: &Interval) {
         let units = seen.length.as_nanos() / UNIT.as_nanos();
         let rate = |events: u64, max: u64| {
@@ -225,13 +244,15 @@ impl Behaviour {
             self.wake_freq = self.rate(self.wake_freq.into(), wakes) as u16;
             self.csw_rate = self.rate(self.csw_rate, switches);
         }
-        let off = Span::from_nanos(seen.run.as_nanos().abs_diff(self.run().as_nanos()));
-        if self.age == AGE_KNOWN {
-            (self.run, self.run_dev) = (ShortSpan::of(seen.run), ShortSpan::default());
+        let run = seen.run.min(RUN_COUNTS_MAX);
+        let off = Span::from_nanos(run.as_nanos().abs_diff(self.run().as_nanos()));
+        let contradicts = self.run() > FRAME && run <= RUN_SHORT;
+        if self.age == AGE_KNOWN || contradicts {
+            (self.run, self.run_dev) = (ShortSpan::of(run), ShortSpan::default());
             return;
         }
         self.run_dev = self.step_span(self.run_dev, off);
-        self.run = self.step_span(self.run, seen.run);
+        self.run = self.step_span(self.run, run);
     }
 
     fn rate(&self, old: u32, new: u32) -> u32 {
@@ -330,6 +351,15 @@ impl Behaviour {
     }
 }
 
+/// The length of the sleep that a wakeup ended; without facts the time since the last run.
+fn slept(now: Stamp, arrival: &Arrival) -> Span {
+    match &arrival.facts {
+        Some(facts) => facts.slept,
+        None if arrival.stopped == Stamp::default() => Span::ZERO,
+        None => now.since(arrival.stopped),
+    }
+}
+
 /// The CPU time of a run without its forks. Each fork counts as [`FORK_COST`]. If forks are quicker
 /// than that, the run and each fork count as equal parts, so that the run is never zero.
 fn without_forks(run: Span, forks: u64) -> Span {
@@ -373,7 +403,8 @@ mod tests {
             assert_eq!((seen.wake_freq(), seen.score()), (freq, score), "{hz} Hz");
         }
         assert_eq!(task_at(60, 3_500, 60).score(), 12, "three units of run");
-        assert_eq!(task_at(100, 50_000, 60).score(), 100 / 47);
+        assert_eq!(task_at(100, 20_000, 60).score(), 100 / 19);
+        assert_eq!(task_at(100, 50_000, 60).run(), RUN_COUNTS_MAX);
     }
 
     #[test]
@@ -479,6 +510,57 @@ mod tests {
         let unseen = Facts { run_interval: Span::ZERO, ..facts_after(3) };
         assert_eq!(of(unseen), None);
         assert_eq!(Behaviour::observed(&wakeup()), None, "without a fast path");
+    }
+
+    /// A task that wakes every 5 ms for `us`, after a run of `computed` and a sleep of one second.
+    fn changed(before: Behaviour, computed: Span, us: u64, wakeups: u64) -> Behaviour {
+        let mut seen = before;
+        seen.observe(seen.woken + Span::from_millis(2_000), &wakeup(), computed);
+        continues(seen, 200, us, wakeups)
+    }
+
+    #[test]
+    fn one_long_run_does_not_make_a_hog() {
+        let seen = changed(task_at(200, 100, 60), Span::from_millis(4_000), 100, 0);
+        assert!(seen.run() < Span::from_millis(5), "{}", seen.run());
+        assert!(changed(seen, Span::from_millis(200), 100, 12).score() >= 32);
+    }
+
+    #[test]
+    fn a_hogs_average_restarts_at_a_short_run() {
+        let hog = task_at(5, 150_000, 60);
+        assert!(hog.run() > FRAME);
+        assert_eq!(changed(hog, Span::from_millis(200), 100, 1).run(), Span::from_micros(100));
+        assert!(changed(hog, Span::from_millis(200), 100, 1).score() < 32, "rates do not restart");
+        assert!(changed(hog, Span::from_millis(200), 100, 5).score() >= 32);
+        assert!(changed(hog, Span::from_millis(200), 3_000, 1).run() > FRAME, "not so short");
+    }
+
+    #[test]
+    fn a_sleep_is_long_compared_with_the_run_before() {
+        let after = |ran: u64, slept: u64| {
+            let begin = Stamp::from_nanos(1 << 40);
+            let mut seen = Behaviour { woken: begin, ..Behaviour::default() };
+            let stopped = begin + Span::from_millis(ran);
+            let arrival = Arrival { stopped, ..wakeup() };
+            seen.observe(stopped + Span::from_millis(slept), &arrival, Span::from_millis(ran))
+        };
+        assert!(after(10, 10) && !after(10, 9));
+        assert!(after(5_000, 128) && !after(5_000, 127));
+    }
+
+    #[test]
+    fn shares_forget_the_run_before_a_long_sleep() {
+        let begin = Stamp::from_nanos(1 << 40);
+        let share = |slept: u64| {
+            let mut seen = Behaviour { woken: begin, ..Behaviour::default() };
+            let stopped = begin + Span::from_millis(200);
+            let arrival = Arrival { stopped, ..wakeup() };
+            let now = stopped + Span::from_millis(slept);
+            seen.observe(now, &arrival, Span::from_millis(200));
+            seen.takes().0 * 100 / WHOLE
+        };
+        assert_eq!((share(0), share(128), share(256)), (78, 39, 0));
     }
 
     #[test]

@@ -10,14 +10,14 @@
 //!
 //! The score depends mostly on how *often* a task wakes up. Three rules correct it:
 //!
-//! - *Frame floor*: a task that sleeps as often as frames are drawn, or that has only short runs, is
+//! - *Frame floor*: a task that sleeps as often as frames are drawn, or has only short runs, is
 //!   never Batch.
 //! - *Demotion*: a task that has used up its slices for longer than it usually runs is Batch until
 //!   it sleeps.
 //! - *Kernel thread floor*: kernel threads are never below Interactive, because other tasks wait
 //!   for their work.
 
-use super::behaviour::Behaviour;
+use super::behaviour::{Behaviour, FRAME};
 use crate::knobs::Knobs;
 use alloc::vec::Vec;
 use pandemonium_engine::NAMES_MAX;
@@ -40,8 +40,6 @@ pub const COMPOSITORS: [&str; 10] = [
 ];
 /// The prefix of a workqueue thread's name, for messages without facts.
 const KWORKER: &[u8] = b"kworker/";
-/// A frame at 60 Hz. A task that runs no longer than this between two sleeps may be drawing frames.
-const FRAME: Span = Span::from_micros(16_667);
 /// From this many wake-ups in 100 ms on a task may be drawing frames: 20 a second, below the 24 of
 /// film.
 const FRAME_FREQ: u64 = 2;
@@ -88,12 +86,14 @@ impl Classifier {
     }
 }
 
-/// Classifies a task after its message `arrival`. `seen` is its behaviour. `used_up` says whether
-/// the task used up its last slice, as far as that is known.
+/// Classifies a task after its message `arrival`. `seen` is its behaviour. `rested` says whether
+/// the task has slept as long as it ran before. `used_up` says whether it used up its last slice,
+/// as far as that is known.
 pub fn classify(
     before: &Classification,
     seen: &Behaviour,
     arrival: &Arrival,
+    rested: bool,
     used_up: bool,
     knobs: &Knobs,
 ) -> Classification {
@@ -104,6 +104,9 @@ pub fn classify(
             now.cpu_bound = false;
             if seen.is_known() {
                 now.behaves = behaves(before.behaves, seen, knobs);
+            }
+            if rested && knobs.rules.rested && !is_fork_loop(before.behaves, seen, knobs) {
+                now.behaves = now.behaves.max(Tier::Interactive);
             }
         }
         Cause::Requeue => {
@@ -138,12 +141,17 @@ fn behaves(before: Tier, seen: &Behaviour, knobs: &Knobs) -> Tier {
     let reaches =
         |limit: u32, holds: bool| score >= if holds { limit - limit.div_ceil(4) } else { limit };
     match () {
-        () if knobs.rules.fork_loops && seen.is_fork_loop(before == Tier::Batch) => Tier::Batch,
+        () if is_fork_loop(before, seen, knobs) => Tier::Batch,
         () if reaches(knobs.lat_cri_high, before == Tier::LatCritical) => Tier::LatCritical,
         () if reaches(knobs.lat_cri_low, before >= Tier::Interactive) => Tier::Interactive,
         () if knobs.rules.frame_floor && may_draw(before, seen, knobs) => Tier::Interactive,
         () => Tier::Batch,
     }
+}
+
+/// Whether the task does next to nothing but fork. `before` is its previous tier.
+fn is_fork_loop(before: Tier, seen: &Behaviour, knobs: &Knobs) -> bool {
+    knobs.rules.fork_loops && seen.is_fork_loop(before == Tier::Batch)
 }
 
 /// Whether a task sleeps as often as frames are drawn, or has only short runs.
@@ -223,10 +231,10 @@ mod tests {
             let awake = Span::from_micros(awake_us);
             let arrival = Arrival { cause, awake, ..self.arrival };
             let ran = Span::from_micros(ran_us);
-            self.seen.observe(self.now, &arrival, ran);
+            let rested = self.seen.observe(self.now, &arrival, ran);
             let used_up = ran_us >= 1_000;
             self.classification =
-                classify(&self.classification, &self.seen, &arrival, used_up, &self.knobs);
+                classify(&self.classification, &self.seen, &arrival, rested, used_up, &self.knobs);
             self.classification.tier
         }
 

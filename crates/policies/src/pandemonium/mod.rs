@@ -19,6 +19,7 @@ mod known;
 mod learning;
 mod order;
 pub(crate) mod placement;
+mod policy_type;
 mod slices;
 
 use self::batch_starvation::BatchStarvation;
@@ -29,25 +30,19 @@ pub use self::order::LIGHT_WAIT;
 use self::order::{Choice, Situation, Turns, choose};
 use self::placement::{PlacementContext, Placer};
 use self::slices::slice;
-use crate::control::Controller;
 use crate::control::detect::Detectors;
-use crate::knobs::{Knobs, TABLE};
+use crate::knobs::Knobs;
 use crate::scaling::Scaling;
-use alloc::boxed::Box;
 use pandemonium_engine::Mode;
-use pandemonium_engine::adapting::Adapting;
-use pandemonium_engine::knobs::{KeySet, Table, Values};
+use pandemonium_engine::knobs::Values;
 use pandemonium_engine::procdb::{CAPACITY, Minute, ProcDb};
-use pandemonium_engine::registry::{Bounds, Counter};
 use pandemonium_engine::runqueue::{Runqueue, Slot};
 use pandemonium_engine::table::{Class, Entered, TaskTable};
 use pandemonium_engine::task::{
     Arrival, Cause, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT,
 };
 use pandemonium_engine::time::{ShortSpan, Span, Stamp, Vtime};
-use pandemonium_engine::{
-    Explaining, KernelRules, Learning, MachineView, Policy, PolicyType, Waiting,
-};
+use pandemonium_engine::{Explaining, KernelRules, Learning, MachineView, Policy, Waiting};
 use pandemonium_engine::{Setup, TASKS_MAX};
 
 /// Classes of waiting tasks whose ages are compared: above Batch, Batch, and Batch below the
@@ -191,12 +186,12 @@ impl Pandemonium {
         let before = task.classification;
         self.batch_starvation.on_message(now, before.tier, arrival.cause, since, ran);
         let used_up = arrival.run_interval >= task.granted(knobs).scale(USED_UP.0, USED_UP.1);
-        task.behaviour.observe(now, arrival, ran);
+        let rested = task.behaviour.observe(now, arrival, ran);
         let over_share =
             self.batch_starvation.over_share(now, before.over_share, task.behaviour.takes());
         task.note_over_share(over_share && knobs.rules.batch_starvation, self.clock.now());
         task.classification =
-            classify(&task.classification, &task.behaviour, arrival, used_up, knobs);
+            classify(&task.classification, &task.behaviour, arrival, rested, used_up, knobs);
         task.weight = arrival.weight;
         task.effective_weight = effective_weight(arrival.weight, task.classification.tier) as u16;
         let turned = task.classification.cpu_bound && !before.cpu_bound;
@@ -484,30 +479,5 @@ impl Policy for Pandemonium {
 
     fn explaining(&self) -> Option<&dyn Explaining> {
         Some(self)
-    }
-}
-
-impl PolicyType for Pandemonium {
-    const NAME: &'static str = "pandemonium";
-    const ABOUT: &'static str = "Tiers by behaviour, fair inside a tier, a bound on every wait";
-    const KNOBS: &'static Table = &TABLE;
-    const COUNTERS: &'static [Counter] = &[Counter {
-        name: "predictions",
-        about: "Tasks of whose name something was known when they appeared",
-    }];
-
-    fn new(setup: &Setup) -> Self {
-        Pandemonium::new(setup)
-    }
-
-    fn adapting(cpus: u32, start: Values, chosen: KeySet) -> Box<dyn Adapting> {
-        Box::new(Controller::new(cpus, Knobs::of(&start), chosen))
-    }
-
-    fn bounds(cpus: u32, values: &Values) -> Bounds {
-        let knobs = Knobs::of(values);
-        let slice = knobs.batch_slice.scale(5, 4).max(knobs.slice);
-        let starvation = Scaling::new(cpus).starvation;
-        Bounds { wait: Some(starvation.scale(2, 1) + LIGHT_WAIT.scale(2, 1)), slice }
     }
 }

@@ -82,7 +82,7 @@ fn make(slot: &Slot, name: &CStr) -> ! {
 
 /// Works for this much CPU time. The process has one thread, so its CPU clock is that thread's.
 /// Without a CPU clock the work never ends, and the scenario sees a worker without progress.
-fn work_for(us: u64) {
+pub(crate) fn work_for(us: u64) {
     let used = || cpu_time_ns(0).unwrap_or(0);
     let end = used() + us * 1_000;
     while used() < end {

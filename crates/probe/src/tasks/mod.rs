@@ -7,6 +7,7 @@
 //! measures the same tasks that the scenarios run.
 
 pub mod burst;
+pub mod changes;
 pub mod clock;
 pub mod family;
 pub mod frames;

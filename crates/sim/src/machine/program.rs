@@ -171,7 +171,8 @@ impl<W: Observer> Machine<W> {
             let of = &self.workload.groups[task.group as usize];
             let program = of.program(u32::from(task.seat));
             let step = *program.get(usize::from(task.step))?;
-            task.step = ((usize::from(task.step) + 1) % program.len()) as u8;
+            let next = usize::from(task.step) + 1;
+            task.step = if next < program.len() { next as u8 } else { of.once };
             match step {
                 Step::Work(draw) => {
                     task.left += draw.draw(&mut task.random);

@@ -123,7 +123,10 @@ fn options(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &["--knobs", file])?;
     let all = ask(guest, &["tune"])?;
     let marked = |key: &str| all.lines().any(|line| line.starts_with(key) && line.contains('*'));
-    ensure!(marked("lag_scale=9") && marked("rule.adaptive=off"), "the file was not used: {all}");
+    ensure!(
+        marked("sleeper_credit_scale=9") && marked("rule.adaptive=off"),
+        "the file was not used: {all}"
+    );
     let regime = scheduler.statistics()?.text("regime")?.to_owned();
     ensure!(regime == "FIXED", "without the adaptive loop the regime is {regime}");
     scheduler.finish()?;

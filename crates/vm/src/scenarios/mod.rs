@@ -3,6 +3,7 @@
 //! The scenarios, one file for each topic.
 
 mod bars;
+mod change;
 mod classes;
 mod control;
 mod demo;
@@ -39,6 +40,7 @@ pub const SUITE: &[&[Scenario]] = &[
     modes::ALL,
     domain::ALL,
     tiers::ALL,
+    change::ALL,
     hotplug::ALL,
     offline::ALL,
     fast_path::ALL,
