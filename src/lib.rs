@@ -9,8 +9,8 @@
 //! supervisor cannot delay scheduling. A worker can end with its memory locked and `mmap`
 //! forbidden, since a restart is a new process.
 //!
-//! Imports run downwards only, in this order: `supervisor`, `worker`; `stats`, `backend`;
-//! `telemetry`, `tune`, `explain`; `metrics`; `adaptive`, `observers`; `reading`,
+//! Imports run downwards only, in this order: `supervisor`, `worker`; `worker_process`, `stats`,
+//! `backend`; `telemetry`, `tune`, `explain`; `metrics`; `adaptive`, `observers`; `reading`,
 //! `fast_path`; `shared`; plain data such as `fast_path_counters`.
 //!
 //! A program with policies of its own calls [`main`]; here a built-in one stands for them:
@@ -86,6 +86,8 @@ mod wake_worker;
 mod worker;
 #[cfg(not(docsrs))]
 mod worker_counters;
+#[cfg(not(docsrs))]
+mod worker_process;
 
 // The generated connector imports its bindings from the root of the crate.
 #[cfg(not(docsrs))]
@@ -118,18 +120,18 @@ fn start(policies: &'static [PolicyInfo]) -> ExitCode {
     // SAFETY: no other thread exists yet.
     unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") };
     std::panic::set_hook(Box::new(|panic| {
-        eprintln!("error: this is a bug in scx_pandemonium_user, please report it: {panic}");
+        output::error(&format!("this is a bug in scx_pandemonium_user, please report it: {panic}"));
     }));
     let options = match Options::try_parse() {
         Ok(options) => options,
         Err(error) => return pandemonium_host::usage::explain(&error),
     };
-    let outcome = match run(&options) {
-        Ok(code) => return code,
-        Err(failure) => failure,
-    };
-    eprintln!("error: {outcome}");
-    outcome.exit_code()
+    let code = run(&options).unwrap_or_else(|failure| {
+        output::error(&failure.to_string());
+        failure.exit_code()
+    });
+    output::finish();
+    code
 }
 
 #[cfg(not(docsrs))]
@@ -153,7 +155,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             Command::Man => output::print_bytes(&cli::manual()),
         }
     } else if options.version {
-        println!("{}", cli::version());
+        output::print(&cli::version());
     } else if options.help_stats {
         stats::describe(&mut std::io::stdout()).map_err(Failure::internal)?;
     } else if let Some(seconds) = options.monitor {

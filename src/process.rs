@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The worker as a process: its death signal, nice value and memory, and the thread that
-//! scx_rustland_core starts in it for signals.
+//! The worker as a process: its session, death signal, nice value and memory; and threads that this
+//! scheduler does not schedule.
 
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,13 @@ pub fn scheduler_name() -> String {
     } else {
         name.into()
     }
+}
+
+/// Begins a session without a terminal, so that neither Ctrl-Z nor Ctrl-C reaches the worker: the
+/// supervisor passes on what shall end it. Async-signal-safe.
+pub fn leave_terminal() {
+    // SAFETY: a plain system call. A process that leads its group already has left.
+    unsafe { libc::setsid() };
 }
 
 /// Has the kernel end the worker when its supervisor dies: no other process would.
@@ -67,18 +74,27 @@ pub fn make_signal_thread_real_time() {
 }
 
 /// All threads but the main one and the calling one. Returns whether there were any.
-fn make_others_real_time() -> bool {
+pub fn make_others_real_time() -> bool {
     // SAFETY: plain calls without arguments.
     let known = unsafe { [libc::getpid(), libc::gettid()] };
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let ids = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
     let others: Vec<libc::pid_t> = ids.filter(|id| !known.contains(id)).collect();
-    for &other in &others {
-        let lowest = libc::sched_param { sched_priority: 1 };
-        // SAFETY: a plain system call. If it is refused, the watchdog remains.
-        unsafe { libc::sched_setscheduler(other, libc::SCHED_FIFO, &lowest) };
-    }
+    others.iter().for_each(|&other| make_real_time(other));
     !others.is_empty()
+}
+
+/// Makes the calling thread real-time, so that it runs while this scheduler decides nothing.
+pub fn make_this_real_time() {
+    make_real_time(0);
+}
+
+/// Threads that a real-time thread starts are ordinary ones.
+fn make_real_time(thread: libc::pid_t) {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: a plain system call. If it is refused, the watchdog remains.
+    unsafe { libc::sched_setscheduler(thread, policy, &lowest) };
 }
 
 /// Disables huge pages. scx_rustland_core asks for them after it has locked small pages, so

@@ -4,6 +4,7 @@
 //! the profiles to the worker, and saves them in a thread of its own, so that a slow disk delays
 //! nothing.
 
+use super::output;
 use super::procdb_file::{self, DEFAULT_PATH};
 use super::shared::Shared;
 use pandemonium_engine::procdb::Summary;
@@ -47,7 +48,7 @@ impl Programs {
         if let Some(path) = &path {
             let loaded = procdb_file::load(path, procdb_file::now());
             if let Some(note) = loaded.note {
-                eprintln!("warning: {note}");
+                output::warn(&note);
             }
             shared.programs.publish(&loaded.profiles);
         }
@@ -104,10 +105,8 @@ impl Saver {
     pub fn finish(self) {
         drop(self.requests);
         if self.ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            eprintln!(
-                "warning: the profiles of programs could not be saved within {} s",
-                PATIENCE.as_secs()
-            );
+            let limit = PATIENCE.as_secs();
+            output::warn(&format!("the profiles of programs could not be saved within {limit} s"));
         }
     }
 }
@@ -141,7 +140,7 @@ impl Saved {
             Err(error) => Some(format!("{error:#}")),
         };
         if let (Some(text), true) = (&warning, warning != self.warning) {
-            eprintln!("warning: {text}");
+            output::warn(text);
         }
         self.warning = warning;
     }

@@ -5,6 +5,7 @@
 //!
 //! The worker never waits. It drops and counts entries for which the ring has no room.
 
+use super::output;
 use super::process;
 use super::shared::Shared;
 use anyhow::{Result, anyhow};
@@ -121,7 +122,7 @@ fn write(
     loop {
         let last = stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Disconnected);
         if let (Err(error), None) = (drain.drain(&mut recorder), &failure) {
-            eprintln!("warning: the recording ends here: {error:#}");
+            output::warn(&format!("the recording ends here: {error:#}"));
             failure = Some(error);
         }
         if last {

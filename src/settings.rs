@@ -4,6 +4,7 @@
 
 use super::cli::Options;
 use super::machine::Machine;
+use super::output;
 use anyhow::{Context, Result, ensure};
 use pandemonium_engine::Setup;
 use pandemonium_engine::knobs::{Amended, KeySet, Values};
@@ -27,7 +28,7 @@ pub fn knobs(options: &Options) -> Result<(Values, KeySet), Failure> {
         Some(path) => {
             let amended = read(path, &defaults).map_err(|e| Failure::Usage(format!("{e:#}")))?;
             for (old, new) in &amended.renamed {
-                eprintln!("warning: the knob {old} is now named {new}");
+                output::warn(&format!("the knob {old} is now named {new}"));
             }
             (amended.values, amended.named)
         }
@@ -133,7 +134,7 @@ pub fn setup(options: &Options, machine: &Machine) -> Setup {
     let boosts = options.boost.iter().map(|boost| (boost.name, boost.tier));
     let compositors = options.compositor.iter().map(|name| (*name, Tier::LatCritical));
     let domain = domain(options, machine).unwrap_or_else(|failure| {
-        eprintln!("warning: {failure}; until the next restart every CPU is used");
+        output::warn(&format!("{failure}; until the next restart every CPU is used"));
         None
     });
     Setup {

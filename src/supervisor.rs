@@ -12,15 +12,16 @@ use super::reading::Reading;
 use super::record::Recording;
 use super::shared::Shared;
 use super::stats::{self, Source};
-use super::{output, settings, tasks, telemetry, wake_worker, worker};
-use anyhow::{Context, anyhow};
+use super::worker_process::{End, WorkerProcess};
+use super::{output, process, settings, tasks, telemetry, worker};
+use anyhow::anyhow;
 use pandemonium_engine::adapting::INTERVAL;
 use pandemonium_engine::knobs::{KeySet, Values};
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,6 +40,13 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     preflight::check()?;
     restrict_new_files();
     let source = source(options, knobs, chosen)?;
+    let worker = Arc::new(WorkerProcess::default());
+    let handler = Arc::clone(&worker);
+    let partial = options.partial;
+    ctrlc::set_handler(move || handler.interrupt(partial)).map_err(Failure::internal)?;
+    // The signal thread is the only other one so far. It must run while no decisions come.
+    process::make_others_real_time();
+    output::detach();
     let recording = match &options.record {
         Some(path) => {
             let shared = Arc::clone(&source.shared);
@@ -47,14 +55,10 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         None => None,
     };
     output::print(&cli::version());
-    let worker = Arc::new(Worker::default());
-    let handler = Arc::clone(&worker);
-    let partial = options.partial;
-    ctrlc::set_handler(move || handler.interrupt(partial)).map_err(Failure::internal)?;
     // Without its socket, the scheduler runs without statistics, and warns.
     let server = stats::serve(source.clone());
     if let Err(error) = &server {
-        eprintln!("warning: statistics are not served: {error:#}");
+        output::warn(&format!("statistics are not served: {error:#}"));
     }
     if let Some(seconds) = options.stats {
         report_every(Duration::from_secs_f64(seconds), source.clone());
@@ -103,7 +107,7 @@ fn restrict_new_files() {
 /// Starts workers until one ends without asking for a restart.
 fn keep_running(
     options: &Options,
-    worker: &Worker,
+    worker: &WorkerProcess,
     source: &Source,
     saver: &Saver,
 ) -> Result<ExitCode, Failure> {
@@ -111,8 +115,13 @@ fn keep_running(
     loop {
         let started = Instant::now();
         let status = match worker.run(&source.shared)? {
-            Some(status) => status,
-            None => return Ok(ExitCode::SUCCESS),
+            End::Exited(status) => status,
+            End::Killed => {
+                sysctl.restore();
+                output::warn("the scheduling process did not end within 3 s, and was killed");
+                return Ok(ExitCode::SUCCESS);
+            }
+            End::NotStarted => return Ok(ExitCode::SUCCESS),
         };
         sysctl.restore();
         saver.save();
@@ -147,86 +156,8 @@ fn end(status: ExitStatus, stopping: bool) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The worker process, shared with the signal handler.
-#[derive(Default)]
-struct Worker {
-    child: Mutex<Option<Child>>,
-    stopping: AtomicBool,
-}
-
-impl Worker {
-    fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst)
-    }
-
-    /// Starts a worker and waits for its end. `None` if a signal came before it could start.
-    fn run(&self, shared: &Shared) -> Result<Option<ExitStatus>, Failure> {
-        let pid = {
-            let mut slot = self.lock();
-            if self.is_stopping() {
-                return Ok(None);
-            }
-            let child = spawn(shared).map_err(Failure::Internal)?;
-            slot.insert(child).id()
-        };
-        wait_without_reaping(pid);
-        // Reaped under the lock, so that the handler never signals a reused pid.
-        let mut slot = self.lock();
-        let status = slot.take().map(|mut child| child.wait()).transpose();
-        status.map_err(Failure::internal)
-    }
-
-    /// Passes a signal on, and wakes the worker up to handle it. With `partial` the threads of
-    /// [`wake_worker`] would not be queued to the worker and would only take CPU time from it, so
-    /// it handles the signal at the next heartbeat.
-    fn interrupt(&self, partial: bool) {
-        self.stopping.store(true, Ordering::SeqCst);
-        if let Some(child) = self.lock().as_ref() {
-            // SAFETY: a plain system call, on a child that is not reaped yet.
-            unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
-        }
-        if !partial {
-            wake_worker::until(|| self.lock().is_none());
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Child>> {
-        lock(&self.child)
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Starts this program again as a worker. The new process has neither the locked memory nor the
-/// system call filter of an earlier worker.
-fn spawn(shared: &Shared) -> anyhow::Result<Child> {
-    let (fd, name, value) = shared.descriptor();
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0("scx_pandemonium_user").args(std::env::args_os().skip(1)).env(name, value);
-    // SAFETY: the only call between fork and exec is fcntl, which is async-signal-safe.
-    unsafe {
-        command.pre_exec(move || match libc::fcntl(fd, libc::F_SETFD, 0) {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        });
-    }
-    command.spawn().context("cannot start the scheduling process")
-}
-
-fn wait_without_reaping(pid: u32) {
-    loop {
-        // SAFETY: waitid writes only into `info`, and all-zero is a valid value of it.
-        let result = unsafe {
-            let mut info: libc::siginfo_t = std::mem::zeroed();
-            libc::waitid(libc::P_PID, pid, &mut info, libc::WEXITED | libc::WNOWAIT)
-        };
-        let interrupted = std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted;
-        if result == 0 || !interrupted {
-            return;
-        }
-    }
 }
 
 /// Prints a line every `interval`, from a thread that ends with the process.

@@ -100,7 +100,7 @@ pub fn run(arguments: &TuneArguments) -> Result<(), Failure> {
     match client.request("stats", request).map_err(no_response)? {
         Response::Knobs(knobs) => {
             for (old, knob) in knobs.iter().filter_map(|knob| Some((knob.was.as_ref()?, knob))) {
-                eprintln!("warning: the knob {old} is now named {}", knob.key);
+                output::warn(&format!("the knob {old} is now named {}", knob.key));
             }
             output::print(report(&knobs, arguments).trim_end());
         }

@@ -6,6 +6,7 @@ use super::statistics::Statistics;
 use super::{Guest, autopsy, family, kernel, report};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -27,6 +28,33 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// pass the basic ones.
 const OURS: &str = "scx_pandemonium_user";
 
+/// Who reads what a scheduler prints.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Usual,
+    /// Every line also goes to the host at once.
+    Live,
+    None,
+}
+
+impl Reader {
+    /// The streams that it reads.
+    fn streams(self, child: &mut Child) -> Vec<Box<dyn Read + Send>> {
+        if self == Reader::None {
+            if let Some(pipe) = &child.stdout {
+                // SAFETY: a plain system call, on an open pipe.
+                unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
+            }
+            return Vec::new();
+        }
+        let streams: [Option<Box<dyn Read + Send>>; 2] = [
+            child.stdout.take().map(|stream| Box::new(stream) as _),
+            child.stderr.take().map(|stream| Box::new(stream) as _),
+        ];
+        streams.into_iter().flatten().collect()
+    }
+}
+
 /// A scheduler process.
 pub struct Scheduler {
     child: Child,
@@ -46,34 +74,37 @@ pub struct Ended {
 impl Scheduler {
     /// Starts the scheduler and waits until the kernel runs under it.
     pub fn start(guest: &Guest, arguments: &[&str]) -> Result<Scheduler> {
-        let mut scheduler = Scheduler::spawn(guest, arguments, false)?;
+        let mut scheduler = Scheduler::spawn(guest, arguments, Reader::Usual)?;
+        scheduler.wait_until_enabled()?;
+        Ok(scheduler)
+    }
+
+    /// The same, with output that nobody reads, into pipes of one page each.
+    pub fn start_unread(guest: &Guest, arguments: &[&str]) -> Result<Scheduler> {
+        let mut scheduler = Scheduler::spawn(guest, arguments, Reader::None)?;
         scheduler.wait_until_enabled()?;
         Ok(scheduler)
     }
 
     /// The same, and sends every line that it prints to the host at once.
     pub fn start_live(guest: &Guest, arguments: &[&str]) -> Result<Scheduler> {
-        let mut scheduler = Scheduler::spawn(guest, arguments, true)?;
+        let mut scheduler = Scheduler::spawn(guest, arguments, Reader::Live)?;
         scheduler.wait_until_enabled()?;
         Ok(scheduler)
     }
 
-    fn spawn(guest: &Guest, arguments: &[&str], live: bool) -> Result<Scheduler> {
+    fn spawn(guest: &Guest, arguments: &[&str], reader: Reader) -> Result<Scheduler> {
         let name = &guest.orders.scheduler;
         report::progress(format!("starting {name} {}", arguments.join(" ")));
         let mut child =
             command(guest, arguments).spawn().with_context(|| format!("starting /bin/{name}"))?;
         let (sender, output) = channel();
-        let streams: [Option<Box<dyn Read + Send>>; 2] = [
-            child.stdout.take().map(|stream| Box::new(stream) as _),
-            child.stderr.take().map(|stream| Box::new(stream) as _),
-        ];
-        for stream in streams.into_iter().flatten() {
+        for stream in reader.streams(&mut child) {
             let sender = sender.clone();
             std::thread::spawn(move || {
                 for line in BufReader::new(stream).lines().map_while(Result::ok) {
                     report::log(&line);
-                    if live {
+                    if reader == Reader::Live {
                         report::telemetry(line.as_str());
                     }
                     // The receiver is dropped with the scheduler. Reading on keeps the pipe from
@@ -198,7 +229,7 @@ impl Scheduler {
     }
 
     /// The worker process: the only child of the supervisor.
-    fn worker(&self) -> Result<libc::pid_t> {
+    pub fn worker(&self) -> Result<libc::pid_t> {
         match family::children_of(self.pid())[..] {
             [worker] => Ok(worker),
             ref others => bail!("the scheduler has {} children, not one", others.len()),

@@ -11,6 +11,7 @@ mod domain;
 mod errors;
 mod fast_path;
 mod harness;
+mod held_up;
 mod hotplug;
 mod lab;
 mod lifecycle;
@@ -32,6 +33,7 @@ pub const SUITE: &[&[Scenario]] = &[
     harness::ALL,
     lifecycle::ALL,
     errors::ALL,
+    held_up::ALL,
     control::ALL,
     procdb::ALL,
     record::ALL,

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The worker as its supervisor sees it: a child that is started, kept running, and ended.
+
+use super::shared::Shared;
+use super::{output, process, wake_worker};
+use anyhow::Context;
+use pandemonium_host::failure::Failure;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A worker that still schedules so long after its signal is killed. Below the kernel's watchdog.
+const END_LIMIT: Duration = Duration::from_secs(3);
+/// How often the end is looked for meanwhile.
+const GLANCE: Duration = Duration::from_millis(10);
+
+/// The worker process, shared with the signal handler.
+#[derive(Default)]
+pub struct WorkerProcess {
+    child: Mutex<Option<Child>>,
+    stopping: AtomicBool,
+    killed: AtomicBool,
+    /// How often the worker was stopped by a signal, and continued.
+    continued: AtomicU64,
+}
+
+/// How a worker ended.
+pub enum End {
+    /// With this status.
+    Exited(ExitStatus),
+    /// It did not react to its signal and was killed.
+    Killed,
+    /// A signal came before it started.
+    NotStarted,
+}
+
+impl WorkerProcess {
+    /// Whether a signal has asked for the end.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Starts a worker and waits for its end.
+    pub fn run(&self, shared: &Shared) -> Result<End, Failure> {
+        let pid = {
+            let mut slot = self.lock();
+            if self.is_stopping() {
+                return Ok(End::NotStarted);
+            }
+            let child = spawn(shared).map_err(Failure::Internal)?;
+            slot.insert(child).id()
+        };
+        self.keep_running(pid)?;
+        // Reaped under the lock, so that the handler never signals a reused pid.
+        let mut slot = self.lock();
+        let Some(mut child) = slot.take() else { return Ok(End::NotStarted) };
+        let status = child.wait().map_err(Failure::internal)?;
+        let killed = self.killed.load(Ordering::SeqCst) && status.signal() == Some(libc::SIGKILL);
+        Ok(if killed { End::Killed } else { End::Exited(status) })
+    }
+
+    /// Returns when the worker has ended. Until then a thread continues it whenever a signal stops
+    /// it, because the tasks that wait for its decisions would wait as long. The thread is
+    /// real-time, since it must run while no decisions come.
+    fn keep_running(&self, pid: u32) -> Result<(), Failure> {
+        let watch = || {
+            process::make_this_real_time();
+            while wait_for_change(pid) == libc::CLD_STOPPED {
+                // SAFETY: a plain system call, on a child that is not reaped yet.
+                unsafe { libc::kill(pid as i32, libc::SIGCONT) };
+                let times = self.continued.fetch_add(1, Ordering::Relaxed) + 1;
+                output::warn(&format!(
+                    "a signal stopped the scheduling process, and it was continued ({times} so far)"
+                ));
+            }
+        };
+        thread::scope(|scope| {
+            let watching = thread::Builder::new().name("watch".into());
+            watching.spawn_scoped(scope, watch).map(drop)
+        })
+        .map_err(Failure::internal)
+    }
+
+    /// Passes a signal on, and wakes the worker up to handle it. With `partial` the threads of
+    /// [`wake_worker`] would not be queued to the worker and would only take CPU time from it, so
+    /// it handles the signal at the next heartbeat. A worker that does not end is killed: the
+    /// kernel's own scheduler takes over.
+    pub fn interrupt(&self, partial: bool) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.signal(libc::SIGTERM);
+        let deadline = Instant::now() + END_LIMIT;
+        thread::scope(|scope| {
+            if !partial {
+                scope.spawn(|| wake_worker::until(|| self.has_ended()));
+            }
+            while !self.has_ended() && Instant::now() < deadline {
+                thread::sleep(GLANCE);
+            }
+            if !self.has_ended() && schedules() {
+                self.killed.store(true, Ordering::SeqCst);
+                self.signal(libc::SIGKILL);
+            }
+        });
+    }
+
+    fn has_ended(&self) -> bool {
+        self.lock().is_none()
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        if let Some(child) = self.lock().as_ref() {
+            // SAFETY: a plain system call, on a child that is not reaped yet.
+            unsafe { libc::kill(child.id() as i32, signal) };
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Child>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a scheduler is still loaded. While its process only exits, it is not.
+fn schedules() -> bool {
+    std::fs::read_to_string("/sys/kernel/sched_ext/state").is_ok_and(|s| s.trim() != "disabled")
+}
+
+/// Starts this program again as a worker. The new process has neither the locked memory nor the
+/// system call filter of an earlier worker.
+fn spawn(shared: &Shared) -> anyhow::Result<Child> {
+    let (fd, name, value) = shared.descriptor();
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("scx_pandemonium_user").args(std::env::args_os().skip(1)).env(name, value);
+    // SAFETY: the calls between fork and exec, setsid and fcntl, are async-signal-safe.
+    unsafe {
+        command.pre_exec(move || {
+            process::leave_terminal();
+            match libc::fcntl(fd, libc::F_SETFD, 0) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    command.spawn().context("cannot start the scheduling process")
+}
+
+/// Waits until the process has been stopped or has ended, without reaping it, and returns which
+/// (`CLD_STOPPED` or another).
+fn wait_for_change(pid: u32) -> libc::c_int {
+    loop {
+        let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT;
+        // SAFETY: all-zero is a valid value of `info`.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: waitid writes only into `info`.
+        let result = unsafe { libc::waitid(libc::P_PID, pid, &mut info, options) };
+        let interrupted = std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted;
+        if result == 0 || !interrupted {
+            return info.si_code;
+        }
+    }
+}
