@@ -10,8 +10,8 @@ const STACK: usize = 256 * 1024;
 /// The backend has loaded by this time.
 const LOADING: Duration = Duration::from_secs(30);
 
-/// The name of the scheduler in the kernel: that of this program without its `scx_`, so that
-/// whoever reads it knows which program schedules.
+/// The name of the scheduler in the kernel: that of this program without its `scx_`. Programs with
+/// other policies are told apart by it.
 pub fn scheduler_name() -> String {
     let program = std::env::current_exe().unwrap_or_default();
     let name = program.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();

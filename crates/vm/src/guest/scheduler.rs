@@ -79,7 +79,7 @@ impl Scheduler {
         Ok(scheduler)
     }
 
-    /// The same, with output that nobody reads, into pipes of one page each.
+    /// The same, with a standard output of one page that is never read.
     pub fn start_unread(guest: &Guest, arguments: &[&str]) -> Result<Scheduler> {
         let mut scheduler = Scheduler::spawn(guest, arguments, Reader::None)?;
         scheduler.wait_until_enabled()?;

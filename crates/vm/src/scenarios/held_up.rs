@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A scheduler whose processes are stopped, or whose output nobody reads.
+//! A scheduler whose processes are stopped, or whose output is not read.
 
 use super::hotplug;
 use crate::guest::load::{Kind, Load};
@@ -25,8 +25,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "unread",
-        about: "nobody reads what the scheduler prints, and the pipe is full: it restarts for a \
-            CPU that goes offline, and ends at a signal",
+        about: "the scheduler prints into a full pipe: it restarts for a CPU that goes offline, \
+            and ends at a signal",
         limit_s: 60,
         once: true,
         run: unread,
