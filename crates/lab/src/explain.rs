@@ -19,7 +19,8 @@ use std::process::ExitCode;
 
 /// Waits that are told one by one; the others are counted.
 const TOLD_MAX: usize = 12;
-/// Tasks of one name that are told of: those that came up most often; the others are counted.
+/// Tasks of one name that are told of: those queued to the policy most often; the others are
+/// counted.
 const SUBJECTS_MAX: usize = 8;
 /// Decisions for others that are remembered of one wait.
 const OTHERS_MAX: usize = 256;
@@ -113,7 +114,7 @@ fn explain<R: Read>(mut recording: Recording<R>, task: &str, over: Span) -> Resu
         let mut names: Vec<&str> = story.names.values().map(String::as_str).collect();
         names.sort_unstable();
         names.dedup();
-        bail!("no task {task:?} came up to the policy; those that did: {}", names.join(", "));
+        bail!("no task {task:?} was queued to the policy; those that were: {}", names.join(", "));
     }
     Ok(story.tell(&recording.header))
 }
@@ -272,9 +273,9 @@ impl Subject {
         let tier = self.tier.unwrap_or_default();
         let seconds = self.last.since(self.first).as_nanos() / 1_000_000_000;
         let mut text = format!(
-            "{name} (pid {}) is {tier:?}: so in {} of {decisions} decisions, {} changes. It came \
-             up {} times after a sleep and {} times after losing its CPU in {seconds} s; a \
-             run_interval was {} us in the middle and {} us at most.",
+            "{name} (pid {}) is {tier:?}: so in {} of {decisions} decisions, {} changes. It was \
+             queued {} times after a sleep and {} times after losing its CPU in {seconds} s; a run \
+             interval was {} us in the middle and {} us at most.",
             pid.as_raw(),
             self.tiers[tier.index()],
             self.changes,

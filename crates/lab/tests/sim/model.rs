@@ -62,7 +62,7 @@ fn a_task_that_finds_an_idle_cpu_never_comes_up() {
     assert!(ran.outcome.groups[0].wake.longest() < us(10));
 }
 
-/// It never came up while the machine was quiet, and is not taken for one of the newcomers.
+/// It never woke up while the machine was quiet, and is not taken for one of the new tasks.
 #[test]
 fn who_found_idle_cpus_is_known_when_the_machine_becomes_busy() {
     let runs = |cpus| (1..6).map(move |seed| (cpus, seed));
