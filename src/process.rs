@@ -24,11 +24,17 @@ pub fn scheduler_name() -> String {
     }
 }
 
-/// Begins a session without a terminal, so that neither Ctrl-Z nor Ctrl-C reaches the worker: the
-/// supervisor passes on what shall end it. Async-signal-safe.
+/// Begins a process group, so that neither Ctrl-Z nor Ctrl-C reaches the worker: the supervisor
+/// passes on what shall end it. Not a session, which would be an autogroup of its own: there the
+/// worker's nice value means nothing, and beside hogs it would load for ten seconds.
+/// Async-signal-safe.
 pub fn leave_terminal() {
-    // SAFETY: a plain system call. A process that leads its group already has left.
-    unsafe { libc::setsid() };
+    // SAFETY: plain system calls.
+    unsafe {
+        libc::setpgid(0, 0);
+        // A process in the background may still print.
+        libc::signal(libc::SIGTTOU, libc::SIG_IGN);
+    }
 }
 
 /// Has the kernel end the worker when its supervisor dies: no other process would.

@@ -134,7 +134,7 @@ fn spawn(shared: &Shared) -> anyhow::Result<Child> {
     let (fd, name, value) = shared.descriptor();
     let mut command = Command::new("/proc/self/exe");
     command.arg0("scx_pandemonium_user").args(std::env::args_os().skip(1)).env(name, value);
-    // SAFETY: the calls between fork and exec, setsid and fcntl, are async-signal-safe.
+    // SAFETY: the calls between fork and exec are async-signal-safe.
     unsafe {
         command.pre_exec(move || {
             process::leave_terminal();
