@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 
-.PHONY: run test test-kernels bench lab probe dist package check setup
+.PHONY: run test test-kernels bench lab probe dist package check setup build install uninstall deb
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
+PREFIX = /usr/local
 VM = $(TARGET)/release/pandemonium_vm
 PROGRAMS = scx_pandemonium_user pandemonium_bench pandemonium_lab pandemonium_probe pandemonium_vm
 
@@ -16,6 +17,20 @@ test: check
 	cargo test --release --workspace
 	cargo build --release --workspace
 	$(VM) suite
+
+# The programs.
+build: setup
+	cargo build --release --workspace
+
+# Installs what `make build` built: programs, manual page, completions, systemd unit, documents.
+install uninstall:
+	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' packaging/install $@ $(TARGET)/release
+
+# A Debian package, in target/deb.
+deb: setup
+	.ci/setup deb
+	cargo build --release --workspace
+	packaging/deb $(TARGET)/release $(TARGET)/deb
 
 # The same scenarios on Linux 6.12, built from source once (about 10 minutes on two cores).
 test-kernels: setup

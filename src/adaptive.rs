@@ -3,7 +3,9 @@
 //! The adaptive loop: once a second it gives the controller the facts of that second, and publishes
 //! the controller's knobs to the worker. `tune` changes knobs here too.
 
+use super::clock;
 use super::fast_path_counters::FastPathCounters;
+use super::mutex::lock;
 use super::reading::Reading;
 use super::shared::Shared;
 use pandemonium_engine::adapting::{Adapting, Report, Sample, idle_per_mille};
@@ -11,7 +13,7 @@ use pandemonium_engine::knobs::{Amended, KeySet, Values};
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 use procfs::{CurrentSI, KernelStats};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The controller, and the facts of the last second.
 pub struct Adaptive {
@@ -23,6 +25,8 @@ struct State {
     control: Box<dyn Adapting>,
     fast_path: FastPathCounters,
     cpu_idle: Option<u32>,
+    /// When the loop last ran.
+    ran: Stamp,
 }
 
 /// The state of the loop, for statistics.
@@ -45,12 +49,23 @@ impl Adaptive {
     pub fn new(shared: Arc<Shared>, control: Box<dyn Adapting>) -> Adaptive {
         shared.knobs.publish(&control.values());
         let fast_path = FastPathCounters::default();
-        Adaptive { shared, state: Mutex::new(State { control, fast_path, cpu_idle: None }) }
+        let state = State { control, fast_path, cpu_idle: None, ran: clock::now() };
+        Adaptive { shared, state: Mutex::new(state) }
+    }
+
+    /// Notes that the loop runs, also while there is nothing to adapt to.
+    pub fn runs(&self, now: Stamp) {
+        lock(&self.state).ran = now;
+    }
+
+    /// When the loop last ran.
+    pub fn ran(&self) -> Stamp {
+        lock(&self.state).ran
     }
 
     /// One step, with two readings that are about a second apart.
     pub fn step(&self, before: &Reading, after: &Reading, cpu_idle: Option<u32>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.fast_path = after.fast_path.since(&before.fast_path);
         state.cpu_idle = cpu_idle;
         let sample = sample(before, after, cpu_idle);
@@ -62,7 +77,7 @@ impl Adaptive {
     /// Releases some knobs and sets others, in lines `KEY=VALUE`, for the user: all of this or
     /// nothing. The worker's next round uses the new values.
     pub fn tune(&self, set: &str, release: KeySet) -> Result<Amended, String> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let mut changed = state.control.boxed();
         changed.release(release).map_err(|error| error.to_string())?;
         let amended = changed.pin(set).map_err(|error| error.error.to_string())?;
@@ -73,14 +88,14 @@ impl Adaptive {
 
     /// A CPU has gone on- or offline: now `cpus` are online.
     pub fn on_hotplug(&self, cpus: u32) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.control.on_hotplug(cpus);
         self.shared.knobs.publish(&state.control.values());
     }
 
     /// The current state.
     pub fn status(&self) -> Status {
-        let state = self.lock();
+        let state = lock(&self.state);
         Status {
             values: state.control.values(),
             pinned: state.control.pinned(),
@@ -88,10 +103,6 @@ impl Adaptive {
             fast_path: state.fast_path,
             cpu_idle: state.cpu_idle,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -150,7 +161,8 @@ mod tests {
     use pandemonium_policies::knobs::{Knobs, TABLE};
 
     fn second(number: u64, numbers: Numbers, fast_path: FastPathCounters) -> Reading {
-        Reading { at: Stamp::from_nanos(number * 1_000_000_000), numbers, fast_path }
+        let at = Stamp::from_nanos(number * 1_000_000_000);
+        Reading { at, numbers, fast_path, ..Reading::default() }
     }
 
     fn adaptive(chosen: KeySet) -> (Adaptive, Arc<Shared>) {

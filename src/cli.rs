@@ -207,6 +207,10 @@ pub enum Command {
     ///
     /// Without arguments it prints every knob, with its value, meaning and range. The adaptive loop
     /// leaves a knob alone that was set, until it is released.
+    /// Check whether this machine can run the scheduler, and what to do if not
+    ///
+    /// Loads nothing and changes nothing. The exit code is that of a start: 0 if it would succeed.
+    Check(CheckArguments),
     Tune(TuneArguments),
     /// Explain a task of the running scheduler: its tier and why, and why it waits
     Explain(ExplainArguments),
@@ -233,6 +237,13 @@ pub enum Command {
 pub struct TuneArguments {
     /// Set a knob
     #[arg(value_name = "KEY=VALUE")]
+#[derive(Args, Clone, Debug)]
+pub struct CheckArguments {
+    /// Print the findings as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
     pub assignments: Vec<String>,
     /// Give knobs back to the adaptive loop, with their values from the start
     #[arg(long, value_name = "KEY", num_args = 1..)]
@@ -424,3 +435,24 @@ pub mod tests {
         assert!(script.contains("procdb") && manual.contains("tune"));
     }
 }
+
+    /// `tests/operating.rs` runs those that only read.
+    #[test]
+    fn every_command_in_the_documents_is_a_command() {
+        let pages = [include_str!("../README.md"), include_str!("../docs/operating.md")];
+        let mut count = 0;
+        for line in pages.iter().flat_map(|page| page.lines()) {
+            let line = line.split(" #").next().unwrap_or_default().trim();
+            let line = line.strip_prefix("sudo ").unwrap_or(line).trim_start();
+            let line = line.strip_prefix("target/release/").unwrap_or(line);
+            let mut words = line.split_whitespace();
+            if words.next() == Some("scx_pandemonium_user") {
+                let words: Vec<&str> = words.take_while(|word| !">|".contains(*word)).collect();
+                let parsed = parse(&words);
+                let asks = words.contains(&"--help");
+                assert!(asks || parsed.is_ok_and(|it| it.check().is_ok()), "{words:?}");
+                count += 1;
+            }
+        }
+        assert!(count > 20, "{count}");
+    }

@@ -2,24 +2,74 @@
 
 //! The statistics socket, from the side of a command that asks the running scheduler.
 
+use super::{output, process};
 use anyhow::anyhow;
 use pandemonium_host::failure::Failure;
+use pandemonium_host::preflight;
 use scx_stats::prelude::*;
 use std::io::ErrorKind;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// How long to wait for a response, in milliseconds: a scheduler that hangs never responds.
 pub const PATIENCE_MS: u64 = 5_000;
+/// How often to look for a scheduler that is awaited.
+const AGAIN: Duration = Duration::from_millis(500);
+/// A loaded scheduler serves after this at the latest. On a quiet machine the kernel runs it for
+/// the first time at its heartbeat, a second after the load.
+const JUST_LOADED: Duration = Duration::from_millis(3_000);
+/// How often to look for the socket of a scheduler that has just been loaded.
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// Connects to the running scheduler. If that is not permitted, the error says that only the
 /// scheduler's user may do `what`, and how: with the command `command`.
+///
+/// A scheduler that has just been loaded serves only after its first round: then this waits a
+/// moment.
 pub fn connect(what: &str, command: &str) -> Result<StatsClient, Failure> {
-    StatsClient::new().connect(Some(PATIENCE_MS)).map_err(|error| unconnected(error, what, command))
+    let start = Instant::now();
+    loop {
+        let error = match StatsClient::new().connect(Some(PATIENCE_MS)) {
+            Ok(client) => return Ok(client),
+            Err(error) => error,
+        };
+        let may_come = || preflight::is_running(&process::scheduler_name());
+        if start.elapsed() >= JUST_LOADED || !is_absent(&error) || !may_come() {
+            return Err(unconnected(error, what, command));
+        }
+        thread::sleep(GLANCE);
+    }
+}
+
+/// Waits until a scheduler serves statistics, and says so if it has to wait.
+pub fn await_scheduler() -> Result<(), Failure> {
+    let mut has_said = false;
+    loop {
+        let Err(error) = StatsClient::new().connect(Some(PATIENCE_MS)) else { return Ok(()) };
+        if !is_absent(&error) {
+            return Err(unconnected(error, "watch it", "--monitor 1"));
+        }
+        if !has_said {
+            output::warn(
+                "no scheduler runs here that serves statistics: waiting for one; start it with \
+                 `sudo scx_pandemonium_user`, or end this with Ctrl-C",
+            );
+            has_said = true;
+        }
+        thread::sleep(AGAIN);
+    }
+}
+
+/// Whether no scheduler listens.
+fn is_absent(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    matches!(kind, Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused))
 }
 
 /// The failure to connect, in a sentence.
 pub fn unconnected(error: anyhow::Error, what: &str, command: &str) -> Failure {
     match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
-        Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+        _ if is_absent(&error) => {
             Failure::Internal(anyhow!("no scheduler runs here that serves statistics"))
         }
         Some(ErrorKind::PermissionDenied) => Failure::Denied(format!(

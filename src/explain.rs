@@ -8,7 +8,7 @@
 //! client sends a request, waits, and sends another one.
 
 use super::cli::ExplainArguments;
-use super::procdb_file::text::without_controls;
+use super::mutex::lock;
 use super::shared::Shared;
 use super::shared::query::Query;
 use super::shared::reply::{Reply, Wait};
@@ -17,11 +17,12 @@ use anyhow::{Result, anyhow};
 use pandemonium_engine::task::{Pid, Reason};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_host::failure::Failure;
+use pandemonium_host::print::one_line;
 use scx_stats::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -55,7 +56,7 @@ impl QueryServer {
     }
 
     fn ask(&self, query: Query) -> Result<Reply, String> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.turn);
         let cell = &self.shared.query;
         let number = cell.ask(query);
         let start = Instant::now();
@@ -119,7 +120,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
 /// The name of a task, if it exists.
 fn name_of(pid: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
-    Some(without_controls(String::from_utf8_lossy(&name).trim_end()))
+    Some(one_line(String::from_utf8_lossy(&name).trim_end()).into_owned())
 }
 
 /// The reply in sentences.
@@ -134,7 +135,7 @@ fn describe(reply: &Reply, name_of: &dyn Fn(u32) -> Option<String>) -> Vec<Strin
             ),
             None => format!("There is no task {pid}, and the policy knows none."),
         }),
-        explained => lines.push(without_controls(explained)),
+        explained => lines.push(one_line(explained).into_owned()),
     }
     lines.push(describe_decisions(reply));
     if let Some(since) = reply.waiting {

@@ -24,12 +24,16 @@
 //! ```
 
 #![warn(missing_docs)]
+// Those macros panic if the output has no reader; `output` does not.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 // docs.rs has no clang, so no generated bindings: `cfg(docsrs)` leaves out the driver.
 
 #[cfg(not(docsrs))]
 mod adaptive;
 #[cfg(not(docsrs))]
 mod backend;
+#[cfg(not(docsrs))]
+mod check;
 #[cfg(not(docsrs))]
 mod cli;
 #[cfg(not(docsrs))]
@@ -45,11 +49,17 @@ mod fast_path;
 #[cfg(not(docsrs))]
 mod fast_path_counters;
 #[cfg(not(docsrs))]
+mod health;
+#[cfg(not(docsrs))]
+mod instance;
+#[cfg(not(docsrs))]
 mod libbpf_print;
 #[cfg(not(docsrs))]
 mod machine;
 #[cfg(not(docsrs))]
 mod metrics;
+#[cfg(not(docsrs))]
+mod mutex;
 #[cfg(not(docsrs))]
 mod observers;
 #[cfg(not(docsrs))]
@@ -66,6 +76,8 @@ mod programs;
 mod reading;
 #[cfg(not(docsrs))]
 mod record;
+#[cfg(not(docsrs))]
+mod restarts;
 #[cfg(not(docsrs))]
 mod settings;
 #[cfg(not(docsrs))]
@@ -100,7 +112,7 @@ use std::process::ExitCode;
 use {
     clap::Parser as _,
     cli::{Command, Options},
-    pandemonium_host::{failure::Failure, program},
+    pandemonium_host::{failure::Failure, print::print_bytes, program},
     std::time::Duration,
 };
 
@@ -142,6 +154,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
     if let Some(command) = &options.command {
         match command {
+            Command::Check(arguments) => return check::run(arguments),
             Command::Tune(arguments) => tune::run(arguments)?,
             Command::Explain(arguments) => explain::run(arguments)?,
             Command::Procdb(arguments) => procdb_command::run(arguments)?,
@@ -151,14 +164,15 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             Command::Probe(arguments) => {
                 return Err(program::become_program("pandemonium_probe", &arguments.words));
             }
-            Command::Completions { shell } => output::print_bytes(&cli::completions(*shell)),
-            Command::Man => output::print_bytes(&cli::manual()),
+            Command::Completions { shell } => print_bytes(&cli::completions(*shell)),
+            Command::Man => print_bytes(&cli::manual()),
         }
     } else if options.version {
         output::print(&cli::version());
     } else if options.help_stats {
         stats::describe(&mut std::io::stdout()).map_err(Failure::internal)?;
     } else if let Some(seconds) = options.monitor {
+        client::await_scheduler()?;
         stats::monitor(Duration::from_secs_f64(seconds)).map_err(Failure::internal)?;
     } else {
         return supervisor::run(options);

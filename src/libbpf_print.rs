@@ -5,6 +5,7 @@
 //! for the part of the fast path that the kernel refused.
 
 use super::fast_path::refusal;
+use super::output;
 use libbpf_rs::PrintLevel;
 
 /// From now on, prints the messages of libbpf if `verbose`.
@@ -14,8 +15,8 @@ pub fn set(verbose: bool) {
 }
 
 fn print(level: PrintLevel, text: String) {
-    eprint!("{text}");
     refusal::search(level, &text);
+    output::explain(text);
 }
 
 fn search(level: PrintLevel, text: String) {

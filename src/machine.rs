@@ -9,7 +9,7 @@ use pandemonium_engine::task::CpuId;
 use pandemonium_engine::topology::{CpuMask, CpuPlace, Domain, Topology};
 use pandemonium_host::failure::Failure;
 use scx_utils::CoreType;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The CPUs that are online.
 pub struct Machine {
@@ -51,6 +51,21 @@ impl Machine {
         self.cpus.iter().map(|cpu| cpu.id).collect()
     }
 
+    /// The CPUs that are online, counted.
+    pub fn summary(&self) -> Summary {
+        let different = |number: fn(&OnlineCpu) -> Option<usize>| {
+            self.cpus.iter().filter_map(number).collect::<BTreeSet<_>>().len()
+        };
+        Summary {
+            cpus: self.cpus.len(),
+            cores: different(|cpu| Some(cpu.core)),
+            slow: self.cpus.iter().filter(|cpu| cpu.little).count(),
+            l2s: different(|cpu| cpu.l2),
+            llcs: different(|cpu| Some(cpu.llc)),
+            nodes: different(|cpu| Some(cpu.node)),
+        }
+    }
+
     /// The place of every CPU. An offline CPU shares nothing.
     pub fn topology(&self) -> Topology {
         let mut numbers = [(); 4].map(|()| Numbers::default());
@@ -90,6 +105,40 @@ impl Machine {
             )));
         }
         Ok((usable != online).then_some(Domain { cpus: usable, strict }))
+    }
+}
+
+/// How many CPUs there are, and of what kinds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    pub cpus: usize,
+    pub cores: usize,
+    /// The slower CPUs of a hybrid machine.
+    pub slow: usize,
+    /// Second-level caches; 0 if unknown.
+    pub l2s: usize,
+    /// Last-level caches.
+    pub llcs: usize,
+    pub nodes: usize,
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let counted = |count: usize, what: &str| match count {
+            1 => format!("1 {what}"),
+            _ => format!("{count} {what}s"),
+        };
+        write!(f, "{} online", counted(self.cpus, "CPU"))?;
+        if self.slow > 0 {
+            write!(f, ", {} of them slower", self.slow)?;
+        }
+        write!(f, ": {}, ", counted(self.cores, "core"))?;
+        match self.l2s {
+            0 => f.write_str("second-level caches unknown, ")?,
+            known => write!(f, "{}, ", counted(known, "second-level cache"))?,
+        }
+        let (llcs, nodes) = (counted(self.llcs, "last-level cache"), counted(self.nodes, "node"));
+        write!(f, "{llcs}, {nodes}")
     }
 }
 
@@ -167,6 +216,19 @@ mod tests {
         assert!(topology.shares_l2(cpu(5), cpu(6)) && !topology.shares_l2(cpu(1), cpu(2)));
         assert!(!topology.shares_l2(cpu(4), cpu(5)), "offline");
         assert!(!uniform().topology().shares_l2(cpu(0), cpu(1)), "an unknown cache is not shared");
+    }
+
+    #[test]
+    fn a_summary_counts_cores_caches_and_nodes() {
+        let hybrid = hybrid().summary();
+        let counted = Summary { cpus: 6, cores: 4, slow: 2, l2s: 3, llcs: 2, nodes: 2 };
+        assert_eq!(hybrid, counted);
+        assert_eq!(
+            hybrid.to_string(),
+            "6 CPUs online, 2 of them slower: 4 cores, 3 second-level caches, 2 last-level caches, \
+             2 nodes"
+        );
+        assert!(uniform().summary().to_string().contains("second-level caches unknown"));
     }
 
     #[test]

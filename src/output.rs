@@ -4,6 +4,7 @@
 //! a stopped terminal holds up the supervisor: a line for which there is no room is dropped and
 //! counted. If the reader has gone away, the scheduler goes on.
 
+use pandemonium_host::print::printable;
 use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,9 +57,9 @@ pub fn error(text: &str) {
     send(Stream::Err, format!("error: {text}\n"));
 }
 
-/// Prints text as it is.
-pub fn print_bytes(text: &[u8]) {
-    let _ = std::io::stdout().write_all(text);
+/// Prints text that ends with its own newline, to the standard error.
+pub fn explain(text: String) {
+    send(Stream::Err, text);
 }
 
 /// Waits until everything is written, for a second at most.
@@ -98,7 +99,9 @@ fn write_all(orders: &Receiver<Order>) {
     }
 }
 
+/// Whatever is printed is text only: it may hold names of tasks and messages of the kernel.
 fn write(stream: Stream, text: &str) {
+    let text = printable(text);
     let _ = match stream {
         Stream::Out => std::io::stdout().write_all(text.as_bytes()),
         Stream::Err => std::io::stderr().write_all(text.as_bytes()),

@@ -4,7 +4,7 @@
 
 use super::cli::{ProcdbArguments, ProcdbCommand};
 use super::procdb_file::{self, Forget, text};
-use super::{output, programs};
+use super::{output, process, programs};
 use anyhow::Result;
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
@@ -29,7 +29,7 @@ fn execute(arguments: &ProcdbArguments) -> Result<String> {
                 1 => "1 program is forgotten".to_owned(),
                 count => format!("{count} programs are forgotten"),
             };
-            Ok(match preflight::is_running() {
+            Ok(match preflight::is_running(&process::scheduler_name()) {
                 true => text + "; the running scheduler still has this, and will save it again",
                 false => text,
             })

@@ -4,13 +4,15 @@
 //! the profiles to the worker, and saves them in a thread of its own, so that a slow disk delays
 //! nothing.
 
+use super::mutex::lock;
 use super::output;
 use super::procdb_file::{self, DEFAULT_PATH};
 use super::shared::Shared;
 use pandemonium_engine::procdb::Summary;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -27,6 +29,8 @@ pub struct Programs {
     /// `None` if nothing is saved.
     path: Option<PathBuf>,
     counted: Mutex<Counted>,
+    /// Whether the last save failed.
+    save_failed: AtomicBool,
 }
 
 /// The number of profiles in a version of the list.
@@ -52,13 +56,18 @@ impl Programs {
             }
             shared.programs.publish(&loaded.profiles);
         }
-        Programs { shared, path, counted: Mutex::default() }
+        Programs { shared, path, counted: Mutex::default(), save_failed: AtomicBool::new(false) }
+    }
+
+    /// Whether the last save failed.
+    pub fn save_failed(&self) -> bool {
+        self.save_failed.load(Ordering::Relaxed)
     }
 
     /// The number of profiles that the worker has published last.
     pub fn summary(&self) -> Summary {
         let version = self.shared.programs.version();
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = lock(&self.counted);
         if counted.version != version {
             let profiles = self.shared.programs.read();
             let confident = profiles.iter().filter(|known| known.prediction().is_some()).count();
@@ -132,7 +141,9 @@ impl Saved {
             return;
         }
         let profiles = programs.shared.programs.read();
-        let warning = match procdb_file::save(path, procdb_file::now(), &profiles) {
+        let result = procdb_file::save(path, procdb_file::now(), &profiles);
+        programs.save_failed.store(result.is_err(), Ordering::Relaxed);
+        let warning = match result {
             Ok(saved) => {
                 self.version = version;
                 saved.note
@@ -214,5 +225,6 @@ mod tests {
         programs.shared.programs.publish(&[known("cc1", 5)]);
         saved.save(&programs);
         assert!(saved.warning.unwrap().contains("/proc/nowhere"));
+        assert!(programs.save_failed());
     }
 }

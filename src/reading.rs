@@ -13,12 +13,28 @@ pub struct Reading {
     pub at: Stamp,
     pub numbers: Numbers,
     pub fast_path: FastPathCounters,
+    pub driver: Driver,
+}
+
+/// What the supervisor knows besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Driver {
+    /// Whether the kernel says that no sched_ext scheduler is in charge.
+    pub is_unloaded: bool,
+    /// Restarts within the last minute.
+    pub recent_restarts: u64,
+    /// When the adaptive loop last ran.
+    pub adapted: Stamp,
+    /// Whether the last save of the profiles of programs failed.
+    pub save_failed: bool,
+    /// Entries that the recording has dropped.
+    pub record_dropped: u64,
 }
 
 impl Reading {
     /// Reads the counters now.
-    pub fn of(shared: &Shared) -> Reading {
+    pub fn of(shared: &Shared, driver: Driver) -> Reading {
         let (numbers, fast_path) = (shared.counters.read(), shared.fast_path.read());
-        Reading { at: clock::now(), numbers, fast_path }
+        Reading { at: clock::now(), numbers, fast_path, driver }
     }
 }

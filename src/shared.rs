@@ -65,6 +65,8 @@ counters! {
     last_round_ns,
     /// Rounds.
     rounds,
+    /// Gaps between rounds that were longer than `health::GAP_MAX`.
+    silences,
     /// Decisions sent to the kernel.
     user_dispatches,
     /// Tasks that the backend placed itself: on an idle CPU, or bound kernel threads.

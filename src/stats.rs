@@ -6,17 +6,19 @@ use super::adaptive::Adaptive;
 use super::fast_path_counters::Event;
 use super::metrics::{Metrics, Tail};
 use super::programs::Programs;
-use super::reading::Reading;
+use super::reading::{Driver, Reading};
+use super::restarts::RestartTimes;
 use super::shared::Shared;
-use super::{explain, telemetry, tune};
+use super::{clock, explain, health, telemetry, tune};
 use anyhow::Result;
 use pandemonium_engine::PolicyInfo;
+use pandemonium_host::preflight;
+use pandemonium_host::print::one_line;
 use pandemonium_record::Reader;
 use scx_stats::prelude::*;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Everything that the statistics are computed from.
@@ -26,13 +28,30 @@ pub struct Source {
     pub policy: PolicyInfo,
     pub adaptive: Arc<Adaptive>,
     pub programs: Arc<Programs>,
-    pub restarts: Arc<AtomicU64>,
+    pub restarts: Arc<RestartTimes>,
 }
 
 impl Source {
-    /// Reads the worker's counters.
+    /// Reads the worker's counters, and what the supervisor knows.
     pub fn read(&self) -> Reading {
-        Reading::of(&self.shared)
+        let driver = Driver {
+            is_unloaded: preflight::is_enabled() == Some(false),
+            recent_restarts: self.restarts.recent(clock::now()),
+            adapted: self.adaptive.ran(),
+            save_failed: self.programs.save_failed(),
+            record_dropped: self.record_dropped().unwrap_or_default(),
+        };
+        Reading::of(&self.shared, driver)
+    }
+
+    /// The rounds of all workers so far.
+    pub fn rounds(&self) -> u64 {
+        self.shared.counters.read().rounds
+    }
+
+    /// The entries that the recording has dropped, if there is one.
+    fn record_dropped(&self) -> Option<u64> {
+        self.shared.ring().map(|ring| Reader::new(ring).dropped())
     }
 
     /// The counters that the policy declares.
@@ -55,10 +74,10 @@ impl Source {
         let status = self.adaptive.status();
         let counted = after.fast_path.since(&before.fast_path);
         let mut metrics = Metrics {
-            health: telemetry::health(before, after),
+            health: health::health(before, after),
             policy: self.policy.name.into(),
             policy_counters: self.policy_counters(),
-            restarts: self.restarts.load(Ordering::Relaxed),
+            restarts: self.restarts.count(),
             decisions_per_sec: per_sec(n.user_dispatches, was.user_dispatches),
             dispatches_per_sec: per_sec(user + kernel, 0),
             idle_pct: share(kernel, user + kernel),
@@ -84,10 +103,7 @@ impl Source {
         // shows the last second instead.
         metrics.take_fast_path(if counted.is_empty() { &status.fast_path } else { &counted });
         metrics.take_status(&status);
-        metrics.record_dropped = match self.shared.ring() {
-            Some(ring) => Reader::new(ring).dropped() as i64,
-            None => -1,
-        };
+        metrics.record_dropped = self.record_dropped().map_or(-1, |dropped| dropped as i64);
         let programs = self.programs.summary();
         metrics.procdb_total = programs.total as u64;
         metrics.procdb_confident = programs.confident as u64;
@@ -120,7 +136,7 @@ fn server_data(source: Option<Source>) -> StatsServerData<(), ()> {
         .add_stats(explain::TARGET, Box::new(explain))
 }
 
-/// Serves statistics until the result is dropped.
+/// Serves statistics until the result is dropped. Replaces the socket of an earlier scheduler.
 pub fn serve(source: Source) -> Result<StatsServer<(), ()>> {
     StatsServer::new(server_data(Some(source))).launch()
 }
@@ -136,6 +152,6 @@ pub fn monitor(interval: Duration) -> Result<()> {
         &[],
         interval,
         || false,
-        |metrics| Ok(writeln!(std::io::stdout(), "{}", telemetry::line(&metrics))?),
+        |metrics| Ok(writeln!(std::io::stdout(), "{}", one_line(&telemetry::line(&metrics)))?),
     )
 }

@@ -7,13 +7,15 @@ use super::adaptive::{Adaptive, IdleTime};
 use super::cli::{self, Options};
 use super::event_log::EventLog;
 use super::machine::Machine;
+use super::mutex::lock;
 use super::programs::{self, Programs, Saver};
 use super::reading::Reading;
 use super::record::Recording;
+use super::restarts::{Ended, Next, Restarts};
 use super::shared::Shared;
 use super::stats::{self, Source};
 use super::worker_process::{End, WorkerProcess};
-use super::{output, process, settings, tasks, telemetry, worker};
+use super::{clock, instance, output, process, settings, tasks, telemetry, worker};
 use anyhow::anyhow;
 use pandemonium_engine::adapting::INTERVAL;
 use pandemonium_engine::knobs::{KeySet, Values};
@@ -21,13 +23,12 @@ use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A worker that ran for less than this waits as long before its restart.
-const RESTART_PAUSE: Duration = Duration::from_millis(500);
+/// How often it looks whether the worker schedules.
+const GLANCE: Duration = Duration::from_millis(10);
 /// The interval of the adaptive loop.
 const SECOND: Duration = Duration::from_nanos(INTERVAL.as_nanos());
 
@@ -39,6 +40,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
     preflight::check()?;
     restrict_new_files();
+    let _instance = instance::take()?;
     let source = source(options, knobs, chosen)?;
     let worker = Arc::new(WorkerProcess::default());
     let handler = Arc::clone(&worker);
@@ -55,11 +57,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         None => None,
     };
     output::print(&cli::version());
-    // Without its socket, the scheduler runs without statistics, and warns.
-    let server = stats::serve(source.clone());
-    if let Err(error) = &server {
-        output::warn(&format!("statistics are not served: {error:#}"));
-    }
+    serve_when_it_schedules(source.clone());
     if let Some(seconds) = options.stats {
         report_every(Duration::from_secs_f64(seconds), source.clone());
     }
@@ -67,7 +65,10 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let saver = Saver::start(Arc::clone(&source.programs));
     let started = source.read();
     let outcome = keep_running(options, &worker, &source, &saver);
-    let whole_run = source.metrics(&started, &source.read());
+    let mut ended = source.read();
+    // It is over now, which is no fault.
+    ended.driver.is_unloaded = false;
+    let whole_run = source.metrics(&started, &ended);
     output::print(&telemetry::line(&whole_run));
     output::print(&telemetry::knobs_line(&source.adaptive.status().report, &whole_run));
     if options.dump_log {
@@ -92,7 +93,7 @@ fn source(options: &Options, start: Values, chosen: KeySet) -> Result<Source, Fa
         policy,
         adaptive: Arc::new(Adaptive::new(Arc::clone(&shared), control)),
         programs: Arc::new(Programs::load(Arc::clone(&shared), path)),
-        restarts: Arc::new(AtomicU64::new(0)),
+        restarts: Arc::default(),
         shared,
     })
 }
@@ -112,8 +113,9 @@ fn keep_running(
     saver: &Saver,
 ) -> Result<ExitCode, Failure> {
     let sysctl = Sysctl::save();
+    let mut restarts = Restarts::default();
     loop {
-        let started = Instant::now();
+        let (started, rounds) = (Instant::now(), source.rounds());
         let status = match worker.run(&source.shared)? {
             End::Exited(status) => status,
             End::Killed => {
@@ -125,15 +127,37 @@ fn keep_running(
         };
         sysctl.restore();
         saver.save();
-        if status.code() != Some(i32::from(worker::RESTART)) || worker.is_stopping() {
+        let scheduled = source.rounds() > rounds;
+        let ended = Ended { code: status.code(), scheduled, lived: started.elapsed() };
+        let next = restarts.after(&ended);
+        if next == Next::End || worker.is_stopping() {
             return end(status, worker.is_stopping());
         }
-        source.restarts.fetch_add(1, Ordering::Relaxed);
-        output::print("the kernel asked for a restart (a CPU went on- or offline): starting again");
-        if started.elapsed() < RESTART_PAUSE {
-            thread::sleep(RESTART_PAUSE);
+        preflight::expect_none_loaded()?;
+        let pause = match next {
+            Next::Retry { failures, pause } => {
+                let ms = pause.as_millis();
+                output::print(&format!(
+                    "CPUs go on- or offline, and {failures} starts in a row have failed: starting \
+                     again in {ms} ms"
+                ));
+                pause
+            }
+            Next::Restart(pause) => {
+                output::print(
+                    "the kernel asked for a restart (a CPU went on- or offline): starting again",
+                );
+                pause
+            }
+            Next::GiveUp | Next::End => return end(status, false),
+        };
+        source.restarts.add(clock::now());
+        worker.wait_unless_stopping(pause);
+        // While a CPU goes, the kernel's files may contradict each other: then the old number of
+        // CPUs stays until the next restart.
+        if let Ok(machine) = Machine::observe() {
+            source.adaptive.on_hotplug(settings::cpus(options, &machine));
         }
-        source.adaptive.on_hotplug(settings::cpus(options, &Machine::observe()?));
     }
 }
 
@@ -142,7 +166,11 @@ fn keep_running(
 fn end(status: ExitStatus, stopping: bool) -> Result<ExitCode, Failure> {
     match (status.code(), status.signal()) {
         (Some(0), _) => Ok(ExitCode::SUCCESS),
-        (Some(code), _) if code == i32::from(worker::RESTART) => Ok(ExitCode::SUCCESS),
+        (Some(code), _) if code == i32::from(worker::RESTART) && stopping => Ok(ExitCode::SUCCESS),
+        (Some(code), _) if code == i32::from(worker::RESTART) => Err(Failure::Internal(anyhow!(
+            "CPUs went on- or offline during every start, and the kernel's own scheduler has taken \
+             over"
+        ))),
         (Some(code), _) => Ok(ExitCode::from(code.clamp(1, 255) as u8)),
         // The signal came while the worker was loading.
         (None, Some(libc::SIGINT | libc::SIGTERM | libc::SIGHUP)) if stopping => {
@@ -156,8 +184,20 @@ fn end(status: ExitStatus, stopping: bool) -> Result<ExitCode, Failure> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Serves statistics as soon as the worker schedules, from threads that end with the process. Not
+/// before: the socket of a scheduler that may yet be refused would replace that of the one that
+/// runs. Without its socket, the scheduler runs without statistics, and warns.
+fn serve_when_it_schedules(source: Source) {
+    thread::spawn(move || {
+        while source.rounds() == 0 {
+            thread::sleep(GLANCE);
+        }
+        match stats::serve(source) {
+            // To drop the server would end it.
+            Ok(server) => std::mem::forget(server),
+            Err(error) => output::warn(&format!("statistics are not served: {error:#}")),
+        }
+    });
 }
 
 /// Prints a line every `interval`, from a thread that ends with the process.
@@ -185,6 +225,7 @@ fn adapt_every_second(source: &Source, print: bool) -> Arc<Mutex<EventLog>> {
             thread::sleep(SECOND);
             let after = source.read();
             let idle = IdleTime::read(after.at);
+            source.adaptive.runs(after.at);
             if after.numbers.rounds == 0 {
                 // The worker is still loading.
                 (before, idle_before) = (after, idle);

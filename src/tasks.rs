@@ -2,7 +2,7 @@
 
 //! The last worker's memos of tasks, as a table.
 
-use super::procdb_file::text::{printable, tier_name};
+use super::procdb_file::text::tier_name;
 use pandemonium_engine::Memo;
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ pub fn table(memos: impl Iterator<Item = Memo>) -> String {
             text,
             "{:>10} {:<15} {:<12} {:>9}",
             task.pid.as_raw(),
-            printable(&task.comm),
+            task.comm.to_string(),
             tier_name(task.tier),
             task.run.to_string(),
         );

@@ -1,48 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The line of statistics, and health.
+//! The line of statistics.
 
-use super::fast_path::State;
 use super::metrics::Metrics;
-use super::reading::Reading;
 use pandemonium_engine::Limits;
 use pandemonium_engine::adapting::Report;
-use pandemonium_engine::time::{Span, Stamp};
-
-/// A worker without a round for this time is stuck: the backend wakes it at least once a second.
-const GAP_MAX: Span = Span::from_millis(3_000);
-/// A longer wait for a decision approaches the 5 s after which the kernel's watchdog ejects the
-/// scheduler.
-const WAIT_MAX: Span = Span::from_millis(1_000);
-/// A scheduler that uses more of one CPU than this spins. Chosen.
-const OWN_CPU_PCT_MAX: u64 = 75;
-
-/// `ok`, or the worst fault. Page faults are reported until the end, since one shows that the
-/// process's memory is not locked. All other faults are those of the interval between the readings.
-pub fn health(before: &Reading, after: &Reading) -> String {
-    let (was, is) = (&before.numbers, &after.numbers);
-    let gap = after.at.since(Stamp::from_nanos(is.last_round_ns));
-    let wait = Span::from_nanos(is.wait_peak_ns);
-    let elapsed = after.at.since(before.at).as_nanos();
-    let cpu_pct = is.cpu_ns.saturating_sub(was.cpu_ns).saturating_mul(100) / elapsed.max(1);
-    let (congested, refused) =
-        (is.congested.saturating_sub(was.congested), is.refused.saturating_sub(was.refused));
-    match () {
-        () if is.rounds == 0 => "starting".into(),
-        () if gap > GAP_MAX => format!("the scheduler has not run for {gap}"),
-        () if is.faults_major + is.faults_minor > 0 => {
-            format!("{} page faults since the start", is.faults_major + is.faults_minor)
-        }
-        () if congested > 0 => format!("congested: {congested} tasks bypassed the policy"),
-        () if refused > 0 => format!("the ring to the kernel was full {refused} times"),
-        () if wait > WAIT_MAX => format!("a task waited {wait} for a decision"),
-        // The worker updates its CPU time once a second: a shorter interval has no figure.
-        () if elapsed >= 1_000_000_000 && cpu_pct > OWN_CPU_PCT_MAX => {
-            format!("the scheduler used {cpu_pct}% of a CPU")
-        }
-        () => State::from_word(is.fast_path).fault().unwrap_or_else(|| "ok".into()),
-    }
-}
+use pandemonium_engine::time::Span;
 
 /// The load as the adaptive loop and the policy's detectors classify it: `HEAVY BURST`. For a
 /// policy without both, its name.
@@ -143,48 +106,9 @@ pub fn knobs_line(report: &Report, since_start: &Metrics) -> String {
 mod tests {
     use super::*;
     use crate::metrics::Tail;
-    use crate::shared::Numbers;
     use pandemonium_engine::PolicyType;
     use pandemonium_policies::Pandemonium;
     use pandemonium_policies::knobs::{Knobs, TABLE};
-
-    const SECOND: u64 = 1_000_000_000;
-
-    /// Health after a second without faults, except for one change.
-    fn judge(change: fn(&mut Numbers)) -> String {
-        let numbers = Numbers { rounds: 9, last_round_ns: 10 * SECOND, ..Numbers::default() };
-        let at = |s| Reading { at: Stamp::from_nanos(s * SECOND), numbers, ..Reading::default() };
-        let (before, mut after) = (at(9), at(10));
-        change(&mut after.numbers);
-        health(&before, &after)
-    }
-
-    #[test]
-    fn a_healthy_second_is_ok() {
-        assert_eq!(judge(|_| ()), "ok");
-    }
-
-    #[test]
-    fn each_fault_has_its_message() {
-        assert_eq!(judge(|n| n.rounds = 0), "starting");
-        assert_eq!(judge(|n| n.last_round_ns = 5 * SECOND), "the scheduler has not run for 5000ms");
-        assert_eq!(judge(|n| n.faults_minor = 2), "2 page faults since the start");
-        assert_eq!(judge(|n| n.faults_major = 1), "1 page faults since the start");
-        assert_eq!(judge(|n| n.congested = 7), "congested: 7 tasks bypassed the policy");
-        assert_eq!(judge(|n| n.refused = 3), "the ring to the kernel was full 3 times");
-        assert_eq!(
-            judge(|n| n.fast_path = State::Refused.to_word()),
-            "the kernel refused the fast path: wakeups wait for a tick"
-        );
-        assert_eq!(judge(|n| n.wait_peak_ns = 2 * SECOND), "a task waited 2000ms for a decision");
-        assert_eq!(judge(|n| n.cpu_ns = 9 * SECOND / 10), "the scheduler used 90% of a CPU");
-    }
-
-    #[test]
-    fn health_is_the_worst_fault() {
-        let both = judge(|n| (n.faults_minor, n.congested) = (1, 1));
-        assert_eq!(both, "1 page faults since the start");
-    }
 
     #[test]
     fn the_line_shows_the_fields_under_their_names() {

@@ -8,15 +8,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
-/// By this time the heartbeat has come twice.
-const LONGEST: Duration = Duration::from_secs(3);
-
-/// Keeps the worker running until `done`, at most for [`LONGEST`].
+/// Keeps the worker running until `done`.
 pub fn until(done: impl Fn() -> bool) {
     let over = AtomicBool::new(false);
-    let deadline = Instant::now() + LONGEST;
     // SAFETY: a plain call without arguments.
     let cpu = unsafe { libc::sched_getcpu() };
     thread::scope(|scope| {
@@ -27,7 +22,7 @@ pub fn until(done: impl Fn() -> bool) {
             }
         });
         bind_to(cpu);
-        while !done() && Instant::now() < deadline {
+        while !done() {
             thread::yield_now();
         }
         over.store(true, Ordering::Relaxed);

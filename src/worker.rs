@@ -10,7 +10,7 @@ use super::machine::Machine;
 use super::observers::Observers;
 use super::shared::Shared;
 use super::worker_counters::WorkerCounters;
-use super::{clock, libbpf_print, process, settings};
+use super::{clock, libbpf_print, output, process, settings};
 use pandemonium_engine::Policy;
 use pandemonium_engine::Setup;
 use pandemonium_engine::knobs::{Table, Values};
@@ -121,7 +121,7 @@ fn schedule(
         End::Restart(_) => Ok(ExitCode::from(RESTART)),
         End::Ejected(reason, dump) => {
             if let Some(dump) = dump.filter(|_| options.verbose || options.exit_dump_len > 0) {
-                eprintln!("the kernel's debug dump:\n{dump}");
+                output::explain(format!("the kernel's debug dump:\n{dump}\n"));
             }
             Err(Failure::Ejected(with_gap(reason, gap)))
         }
@@ -156,18 +156,18 @@ fn load_fast_path<'obj>(
     let config = Config { broken, domain: low_domain(start.setup), online: start.online };
     let fast = FastPath::load(objects, &config, &start.setup.topology)
         .inspect_err(|error| {
-            eprintln!(
-                "warning: the fast path could not be loaded, so a task that wakes up on a busy \
-                 machine waits for the next tick: {error:#}"
-            );
+            output::warn(&format!(
+                "the fast path could not be loaded, so a task that wakes up on a busy machine \
+                 waits for the next tick: {error:#}"
+            ));
         })
         .ok()?;
     for part in fast.missing().iter() {
-        eprintln!(
-            "warning: the kernel refused a part of the fast path ({}): {}",
+        output::warn(&format!(
+            "the kernel refused a part of the fast path ({}): {}",
             part.programs().join(", "),
             part.loss()
-        );
+        ));
     }
     Some(fast)
 }

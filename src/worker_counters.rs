@@ -6,6 +6,7 @@
 use super::backend::KernelPort;
 use super::fast_path::State;
 use super::fast_path_counters::FastPathCounters;
+use super::health::GAP_MAX;
 use super::shared::{Numbers, Shared};
 use pandemonium_engine::registry::COUNTERS_MAX;
 use pandemonium_engine::time::{Span, Stamp};
@@ -35,6 +36,8 @@ pub struct WorkerCounters {
     last_round: Stamp,
     /// The time between the last two rounds.
     gap: Span,
+    /// Whether there was a round.
+    has_begun: bool,
 }
 
 impl WorkerCounters {
@@ -53,6 +56,7 @@ impl WorkerCounters {
             usage_at_start: Usage::now(),
             last_round: loading,
             gap: Span::ZERO,
+            has_begun: false,
         }
     }
 
@@ -65,6 +69,8 @@ impl WorkerCounters {
     /// Adds a round.
     pub fn add(&mut self, now: Stamp, done: &Round, waited: Span) {
         self.gap = now.since(self.last_round);
+        self.total.silences += u64::from(self.has_begun && self.gap > GAP_MAX);
+        self.has_begun = true;
         self.last_round = now;
         self.total.last_round_ns = now.as_nanos();
         self.total.rounds += 1;

@@ -2,18 +2,21 @@
 
 //! The worker as its supervisor sees it: a child that is started, kept running, and ended.
 
+use super::mutex::lock;
 use super::shared::Shared;
 use super::{output, process, wake_worker};
 use anyhow::Context;
 use pandemonium_host::failure::Failure;
+use pandemonium_host::preflight;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A worker that still schedules so long after its signal is killed. Below the kernel's watchdog.
+/// A worker that still schedules so long after its signal is killed. The backend's heartbeat has
+/// come twice by then, and the kernel's watchdog not yet.
 const END_LIMIT: Duration = Duration::from_secs(3);
 /// How often the end is looked for meanwhile.
 const GLANCE: Duration = Duration::from_millis(10);
@@ -24,8 +27,6 @@ pub struct WorkerProcess {
     child: Mutex<Option<Child>>,
     stopping: AtomicBool,
     killed: AtomicBool,
-    /// How often the worker was stopped by a signal, and continued.
-    continued: AtomicU64,
 }
 
 /// How a worker ended.
@@ -47,7 +48,7 @@ impl WorkerProcess {
     /// Starts a worker and waits for its end.
     pub fn run(&self, shared: &Shared) -> Result<End, Failure> {
         let pid = {
-            let mut slot = self.lock();
+            let mut slot = lock(&self.child);
             if self.is_stopping() {
                 return Ok(End::NotStarted);
             }
@@ -56,7 +57,7 @@ impl WorkerProcess {
         };
         self.keep_running(pid)?;
         // Reaped under the lock, so that the handler never signals a reused pid.
-        let mut slot = self.lock();
+        let mut slot = lock(&self.child);
         let Some(mut child) = slot.take() else { return Ok(End::NotStarted) };
         let status = child.wait().map_err(Failure::internal)?;
         let killed = self.killed.load(Ordering::SeqCst) && status.signal() == Some(libc::SIGKILL);
@@ -69,10 +70,11 @@ impl WorkerProcess {
     fn keep_running(&self, pid: u32) -> Result<(), Failure> {
         let watch = || {
             process::make_this_real_time();
+            let mut times = 0;
             while wait_for_change(pid) == libc::CLD_STOPPED {
                 // SAFETY: a plain system call, on a child that is not reaped yet.
                 unsafe { libc::kill(pid as i32, libc::SIGCONT) };
-                let times = self.continued.fetch_add(1, Ordering::Relaxed) + 1;
+                times += 1;
                 output::warn(&format!(
                     "a signal stopped the scheduling process, and it was continued ({times} so far)"
                 ));
@@ -95,37 +97,38 @@ impl WorkerProcess {
         let deadline = Instant::now() + END_LIMIT;
         thread::scope(|scope| {
             if !partial {
-                scope.spawn(|| wake_worker::until(|| self.has_ended()));
+                scope.spawn(|| {
+                    wake_worker::until(|| self.has_ended() || Instant::now() >= deadline);
+                });
             }
             while !self.has_ended() && Instant::now() < deadline {
                 thread::sleep(GLANCE);
             }
-            if !self.has_ended() && schedules() {
+            if !self.has_ended() && preflight::is_loaded() {
                 self.killed.store(true, Ordering::SeqCst);
                 self.signal(libc::SIGKILL);
             }
         });
     }
 
+    /// Waits for so long, or until a signal asks for the end.
+    pub fn wait_unless_stopping(&self, pause: Duration) {
+        let deadline = Instant::now() + pause;
+        while !self.is_stopping() && Instant::now() < deadline {
+            thread::sleep(GLANCE);
+        }
+    }
+
     fn has_ended(&self) -> bool {
-        self.lock().is_none()
+        lock(&self.child).is_none()
     }
 
     fn signal(&self, signal: libc::c_int) {
-        if let Some(child) = self.lock().as_ref() {
+        if let Some(child) = lock(&self.child).as_ref() {
             // SAFETY: a plain system call, on a child that is not reaped yet.
             unsafe { libc::kill(child.id() as i32, signal) };
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Child>> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Whether a scheduler is still loaded. While its process only exits, it is not.
-fn schedules() -> bool {
-    std::fs::read_to_string("/sys/kernel/sched_ext/state").is_ok_and(|s| s.trim() != "disabled")
 }
 
 /// Starts this program again as a worker. The new process has neither the locked memory nor the

@@ -5,7 +5,7 @@
 use anyhow::Result;
 use pandemonium_engine::procdb::codec;
 use pandemonium_engine::procdb::{Minute, Profile, Votes};
-use pandemonium_engine::task::{Comm, Tier};
+use pandemonium_engine::task::Tier;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ pub fn show(profiles: &[Profile], when: Minute) -> String {
         let _ = writeln!(
             text,
             "{:<15} {tier:<13} {confidence:>8} % {:>8} {:>9} {:>6}  {}",
-            printable(&profile.comm),
+            profile.comm.to_string(),
             profile.run.to_string(),
             format!("{}.{}", millihertz / 1_000, millihertz % 1_000 / 100),
             profile.observations,
@@ -38,17 +38,6 @@ pub fn show(profiles: &[Profile], when: Minute) -> String {
         profiles.len()
     );
     text
-}
-
-/// A name without control characters, for a terminal: a task may have an escape sequence as its
-/// name.
-pub fn printable(comm: &Comm) -> String {
-    without_controls(&comm.to_string())
-}
-
-/// Untrusted text, for a terminal.
-pub fn without_controls(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// A tier in one word.
@@ -104,7 +93,7 @@ pub fn export(profiles: &[Profile]) -> Result<String> {
     let profiles = profiles.iter().map(|profile| {
         let [batch, interactive, lat_critical] = profile.votes.as_raw();
         ExportedProfile {
-            name: profile.comm.to_string(),
+            name: String::from_utf8_lossy(profile.comm.as_bytes()).into_owned(),
             tier: tier_name(profile.votes.dominant()),
             predicted: profile.prediction().is_some(),
             confidence_permille: profile.confidence().as_permille(),
@@ -120,13 +109,25 @@ pub fn export(profiles: &[Profile]) -> Result<String> {
         }
     });
     let export = Export { version: codec::VERSION, profiles: profiles.collect() };
-    Ok(serde_json::to_string_pretty(&export)?)
+    Ok(ascii_controls(&serde_json::to_string_pretty(&export)?))
+}
+
+/// JSON with every control character escaped. serde_json leaves DEL and those above it as they are,
+/// which a terminal may take for the beginning of a command.
+fn ascii_controls(json: &str) -> String {
+    let escaped = |c: char| match c {
+        '\n' => c.to_string(),
+        c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    json.chars().map(escaped).collect()
 }
 
 #[cfg(test)]
 pub mod tests {
     use super::*;
     use pandemonium_engine::procdb::{Observation, Rate};
+    use pandemonium_engine::task::Comm;
     use pandemonium_engine::time::Span;
 
     pub const WHEN: Minute = Minute::from_unix(30_000_000);
@@ -170,11 +171,13 @@ new             lat-critical?        0 %    250us      60.0      1  3 hours ago
 
     #[test]
     fn the_export_is_json_with_units_in_its_names() {
-        let text = export(&[known("\x1b\"x", 5)]).unwrap();
+        let name = "\x1b\"x\n\x7f\u{9b}";
+        let text = export(&[known(name, 5)]).unwrap();
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["version"], 3);
         let first = &json["profiles"][0];
-        assert_eq!(first["name"], "\x1b\"x");
+        assert_eq!(first["name"], name);
         assert_eq!(first["tier"], "lat-critical");
         assert_eq!(first["predicted"], true);
         assert_eq!(first["confidence_permille"], 1000);

@@ -37,7 +37,7 @@ pub fn run(arguments: &ReportArguments) -> Result<ExitCode> {
         Some(path) => {
             write(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        None => print::print_bytes(text.as_bytes()),
+        None => print::print_bytes(print::printable(&text).as_bytes()),
     }
     let missed = contents.bars.as_ref().is_some_and(|bars| bars.missed() > 0);
     Ok(ExitCode::from(u8::from(arguments.strict && missed)))

@@ -2,6 +2,7 @@
 
 //! The reasons for which a program fails, each with one sentence and one exit code.
 
+use super::print::one_line;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -21,6 +22,8 @@ pub enum Failure {
     NoSchedExt,
     /// Another sched_ext scheduler is loaded.
     Occupied(String),
+    /// Another instance of this program runs, or starts at the same time.
+    AlreadyRuns,
     /// The kernel refused to load the scheduler's BPF programs.
     Refused(String),
     /// The kernel unloaded the scheduler while it ran.
@@ -35,15 +38,20 @@ impl Failure {
 
     /// The process exit code.
     pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self {
+        ExitCode::from(self.code())
+    }
+
+    /// The number of the process exit code.
+    pub fn code(&self) -> u8 {
+        match self {
             Failure::Internal(_) => 1,
             Failure::Usage(_) => 2,
             Failure::Unprivileged | Failure::Denied(_) => 3,
             Failure::NoSchedExt => 4,
-            Failure::Occupied(_) => 5,
+            Failure::Occupied(_) | Failure::AlreadyRuns => 5,
             Failure::Refused(_) => 6,
             Failure::Ejected(_) => 7,
-        })
+        }
     }
 }
 
@@ -65,13 +73,38 @@ impl fmt::Display for Failure {
                 "the sched_ext scheduler {name:?} is already loaded: stop it first (only one can \
                  be loaded at a time)",
             ),
+            Failure::AlreadyRuns => f.write_str(
+                "scx_pandemonium_user already runs here, or another start of it is under way: stop \
+                 it first (only one can be loaded at a time)",
+            ),
             Failure::Refused(reason) => {
-                write!(f, "the kernel refused to load the scheduler: {reason}")
+                write!(f, "the kernel refused to load the scheduler: {}", one_line(reason))
             }
             Failure::Ejected(reason) => write!(
                 f,
-                "the kernel unloaded the scheduler, and its own scheduler has taken over: {reason}",
+                "the kernel unloaded the scheduler, and its own scheduler has taken over: {}",
+                one_line(reason)
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_s_text_stays_in_one_line_and_controls_no_terminal() {
+        // The kernel names the task that did not run, and a task can have any name.
+        let stall = "runnable task stall (\x1b]0;x\x07\n[4711] failed to run for 5.001s)";
+        let name = "evil\x1b[2J";
+        let all = [
+            Failure::Ejected(stall.into()),
+            Failure::Refused(stall.into()),
+            Failure::Occupied(name.into()),
+        ];
+        for failure in all.map(|failure| failure.to_string()) {
+            assert!(!failure.contains(char::is_control), "{failure:?}");
         }
     }
 }

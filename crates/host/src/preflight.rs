@@ -8,86 +8,140 @@ use std::fs;
 use std::path::Path;
 
 /// The kernel's directory of sched_ext.
-const SCHED_EXT: &str = "/sys/kernel/sched_ext";
+const SCHED_EXT: &str = "sys/kernel/sched_ext";
 /// The kernel's type information. The verifier checks every sched_ext program against it.
-const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
+const KERNEL_BTF: &str = "sys/kernel/btf/vmlinux";
+/// The content of `state` while no scheduler is loaded.
+const UNLOADED: &str = "disabled";
 
-/// Linux capability numbers (kernel ABI, `linux/capability.h`) that loading a scheduler needs:
-/// SYS_ADMIN for struct_ops, BPF and PERFMON for programs, SYS_RESOURCE to lock memory.
-const CAPABILITIES: [u32; 4] = [21, 39, 38, 24];
+/// A capability: its number (kernel ABI, `linux/capability.h`) and its name.
+pub type Capability = (u32, &'static str);
+
+/// What loading a scheduler needs: SYS_ADMIN for struct_ops, BPF and PERFMON for programs,
+/// SYS_RESOURCE to lock memory.
+const CAPABILITIES: [Capability; 4] =
+    [(21, "CAP_SYS_ADMIN"), (39, "CAP_BPF"), (38, "CAP_PERFMON"), (24, "CAP_SYS_RESOURCE")];
 
 /// What matters of a machine.
 #[derive(Clone, Debug)]
-struct Facts {
-    privileged: bool,
+pub struct Facts {
+    /// The required capabilities that are not in effect.
+    pub missing_capabilities: Vec<&'static str>,
     /// Content of `state`; `None` if the kernel has no sched_ext.
-    state: Option<String>,
+    pub state: Option<String>,
     /// Name of the loaded scheduler, if one is loaded.
-    ops: Option<String>,
-    has_btf: bool,
+    pub ops: Option<String>,
+    /// Whether the kernel describes its types.
+    pub has_btf: bool,
     /// Kernel functions with a BTF prototype that no BPF program can match.
-    malformed: Vec<String>,
+    pub malformed: Vec<String>,
 }
 
 /// Fails, with the reason, on a machine on which loading a scheduler would fail.
 pub fn check() -> Result<(), Failure> {
-    verdict(&observe())
+    Facts::observe(Path::new("/")).failures().into_iter().next().map_or(Ok(()), Err)
 }
 
-/// Whether an instance of `scx_pandemonium_user` is loaded.
-pub fn is_running() -> bool {
-    let ops = fs::read_to_string(Path::new(SCHED_EXT).join("root/ops"));
-    ops.is_ok_and(|name| name.starts_with("pandemonium_user"))
+/// Fails if a scheduler is loaded.
+pub fn expect_none_loaded() -> Result<(), Failure> {
+    here("state").map_or(Ok(()), |state| no_other(&state, here("root/ops").as_deref()))
 }
 
-fn observe() -> Facts {
-    let read = |file: &str| {
-        fs::read_to_string(Path::new(SCHED_EXT).join(file)).ok().map(|text| text.trim().to_owned())
-    };
-    let has_btf = Path::new(KERNEL_BTF).exists();
-    let state = read("state");
-    // The BTF reader panics if the file is missing, and a kernel without sched_ext has no kfuncs.
-    let malformed = if has_btf && state.is_some() {
-        scx_utils::compat::malformed_scx_kfuncs()
-    } else {
-        Vec::new()
-    };
-    Facts { privileged: is_privileged(), state, ops: read("root/ops"), has_btf, malformed }
+/// Whether the scheduler of this name is loaded, in whatever version.
+pub fn is_running(name: &str) -> bool {
+    here("root/ops").is_some_and(|ops| ops.starts_with(name))
 }
 
-fn verdict(facts: &Facts) -> Result<(), Failure> {
-    let Some(state) = &facts.state else { return Err(Failure::NoSchedExt) };
-    if !facts.privileged {
-        return Err(Failure::Unprivileged);
-    }
-    if state != "disabled" {
-        let name = facts.ops.clone().unwrap_or_else(|| format!("(state: {state})"));
-        return Err(Failure::Occupied(name));
-    }
-    if !facts.has_btf {
-        return Err(Failure::Refused(format!(
-            "{KERNEL_BTF} is missing; boot a kernel that was built with CONFIG_DEBUG_INFO_BTF=y"
-        )));
-    }
-    if let Some(first) = facts.malformed.first() {
-        return Err(Failure::Refused(format!(
-            "its BTF describes {first} and {} other sched_ext functions wrongly, because it was \
-             built with a pahole older than 1.26; boot another kernel build",
-            facts.malformed.len() - 1
-        )));
-    }
-    Ok(())
+/// Whether a scheduler is loaded. While its process only exits, it is not.
+pub fn is_loaded() -> bool {
+    here("state").is_some_and(|state| state != UNLOADED)
 }
 
-/// Whether all [`CAPABILITIES`] are in effect.
-fn is_privileged() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+/// Whether a scheduler is in charge. It is not while it only loads or unloads. `None` if the kernel
+/// does not say.
+pub fn is_enabled() -> Option<bool> {
+    here("state").map(|state| state == "enabled")
+}
+
+fn here(file: &str) -> Option<String> {
+    read(Path::new("/"), file)
+}
+
+/// A file of sched_ext below `root`, without the end of the line.
+fn read(root: &Path, file: &str) -> Option<String> {
+    let text = fs::read_to_string(root.join(SCHED_EXT).join(file)).ok()?;
+    Some(text.trim().to_owned())
+}
+
+fn no_other(state: &str, ops: Option<&str>) -> Result<(), Failure> {
+    match ops {
+        _ if state == UNLOADED => Ok(()),
+        Some(name) => Err(Failure::Occupied(name.into())),
+        None => Err(Failure::Occupied(format!("(state: {state})"))),
+    }
+}
+
+/// Those of `wanted` that are not in effect in this process.
+pub fn missing_capabilities(root: &Path, wanted: &[Capability]) -> Vec<&'static str> {
+    let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
     let effective = status
         .lines()
         .find_map(|line| line.strip_prefix("CapEff:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .unwrap_or(0);
-    CAPABILITIES.iter().all(|bit| effective >> bit & 1 == 1)
+    let missing = wanted.iter().filter(|(bit, _)| effective >> bit & 1 == 0);
+    missing.map(|(_, name)| *name).collect()
+}
+
+impl Facts {
+    /// Reads the facts below `root`; `/` is this machine.
+    pub fn observe(root: &Path) -> Facts {
+        let has_btf = root.join(KERNEL_BTF).exists();
+        let state = read(root, "state");
+        // The BTF reader panics if the file is missing, and a kernel without sched_ext has no
+        // kfuncs. It knows no other root.
+        let malformed = if has_btf && state.is_some() && root == Path::new("/") {
+            scx_utils::compat::malformed_scx_kfuncs()
+        } else {
+            Vec::new()
+        };
+        Facts {
+            missing_capabilities: missing_capabilities(root, &CAPABILITIES),
+            state,
+            ops: read(root, "root/ops"),
+            has_btf,
+            malformed,
+        }
+    }
+
+    /// Whether the scheduler of this name is loaded, in whatever version.
+    pub fn is_loaded(&self, name: &str) -> bool {
+        self.ops.as_ref().is_some_and(|ops| ops.starts_with(name))
+    }
+
+    /// Every reason for which loading a scheduler would fail. The first is that of a start.
+    pub fn failures(&self) -> Vec<Failure> {
+        let Some(state) = &self.state else { return vec![Failure::NoSchedExt] };
+        let mut failures = Vec::new();
+        if !self.missing_capabilities.is_empty() {
+            failures.push(Failure::Unprivileged);
+        }
+        failures.extend(no_other(state, self.ops.as_deref()).err());
+        if !self.has_btf {
+            failures.push(Failure::Refused(format!(
+                "/{KERNEL_BTF} is missing; boot a kernel that was built with \
+                 CONFIG_DEBUG_INFO_BTF=y"
+            )));
+        }
+        if let Some(first) = self.malformed.first() {
+            failures.push(Failure::Refused(format!(
+                "its BTF describes {first} and {} other sched_ext functions wrongly, because it \
+                 was built with a pahole older than 1.26; boot another kernel build",
+                self.malformed.len() - 1
+            )));
+        }
+        failures
+    }
 }
 
 #[cfg(test)]
@@ -96,7 +150,7 @@ mod tests {
 
     fn good() -> Facts {
         Facts {
-            privileged: true,
+            missing_capabilities: Vec::new(),
             state: Some("disabled".into()),
             ops: None,
             has_btf: true,
@@ -106,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_good_machine_passes() {
-        assert!(verdict(&good()).is_ok());
+        assert!(good().failures().is_empty());
     }
 
     #[test]
@@ -114,10 +168,13 @@ mod tests {
         let refused = |change: fn(&mut Facts)| {
             let mut facts = good();
             change(&mut facts);
-            verdict(&facts).unwrap_err()
+            facts.failures().remove(0)
         };
         assert!(matches!(refused(|f| f.state = None), Failure::NoSchedExt));
-        assert!(matches!(refused(|f| f.privileged = false), Failure::Unprivileged));
+        assert!(matches!(
+            refused(|f| f.missing_capabilities = vec!["CAP_BPF"]),
+            Failure::Unprivileged
+        ));
         assert!(matches!(refused(|f| f.has_btf = false), Failure::Refused(_)));
         let occupied = refused(|f| {
             f.state = Some("enabled".into());
@@ -126,5 +183,21 @@ mod tests {
         assert!(occupied.to_string().contains("lavd_1.1"), "{occupied}");
         let malformed = refused(|f| f.malformed = vec!["scx_bpf_x".into(), "y".into()]);
         assert!(malformed.to_string().contains("scx_bpf_x and 1 other"), "{malformed}");
+    }
+
+    #[test]
+    fn every_failure_is_reported_in_the_order_of_a_start() {
+        let facts = Facts {
+            missing_capabilities: vec!["CAP_BPF"],
+            ops: Some("lavd".into()),
+            state: Some("enabled".into()),
+            has_btf: false,
+            ..good()
+        };
+        let codes: Vec<u8> = facts.failures().iter().map(Failure::code).collect();
+        assert_eq!(codes, [3, 5, 6]);
+        assert!(!facts.is_loaded("pandemonium_user"));
+        let ours = Facts { ops: Some("pandemonium_user_0.2".into()), ..facts };
+        assert!(ours.is_loaded("pandemonium_user"));
     }
 }

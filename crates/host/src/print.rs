@@ -1,15 +1,54 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Output to a terminal or a pipe.
+//! Output to a terminal or a pipe. Text may come from the kernel, from a file or from the name of a
+//! task, and must not control the terminal.
 
+use std::borrow::Cow;
 use std::io::Write;
 
-/// Prints a line. A closed pipe is not an error: the program goes on.
+/// Prints a line, as [`printable`] text. A closed pipe is not an error: the program goes on.
 pub fn print(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    let _ = writeln!(std::io::stdout(), "{}", printable(text));
 }
 
-/// Prints bytes unchanged. A closed pipe is not an error.
+/// Prints bytes unchanged: text of this program's own. A closed pipe is not an error.
 pub fn print_bytes(text: &[u8]) {
     let _ = std::io::stdout().write_all(text);
+}
+
+/// Prints a line to the standard error, as [`printable`] text. A closed pipe is not an error.
+pub fn print_error(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", printable(text));
+}
+
+/// The text with `?` for each control character except the newline and the tab.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    without(text, |c| c.is_control() && c != '\n' && c != '\t')
+}
+
+/// The text with `?` for each control character: one line.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    without(text, char::is_control)
+}
+
+fn without(text: &str, is_odd: fn(char) -> bool) -> Cow<'_, str> {
+    match text.contains(is_odd) {
+        true => Cow::Owned(text.replace(is_odd, "?")),
+        false => Cow::Borrowed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ESC, BEL, DEL, and CSI as one character.
+    const HOSTILE: &str = "a\x1b[2J\x07\x7f\u{9b}31mé\n\tb\r";
+
+    #[test]
+    fn printable_text_has_no_control_characters_but_newlines_and_tabs() {
+        assert_eq!(printable(HOSTILE), "a?[2J???31mé\n\tb?");
+        assert_eq!(one_line(HOSTILE), "a?[2J???31mé??b?");
+        assert!(matches!(printable("plain\n"), Cow::Borrowed("plain\n")));
+    }
 }

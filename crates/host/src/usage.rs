@@ -2,6 +2,7 @@
 
 //! Errors of clap, shortened to one line.
 
+use super::print::print_error;
 use std::process::ExitCode;
 
 /// Prints help unchanged, and an error as one line without the usage text, which would hide it.
@@ -16,6 +17,6 @@ pub fn explain(error: &clap::Error) -> ExitCode {
     let sentence = sentence.take_while(|line| !line.starts_with("Usage:"));
     let sentence: Vec<&str> =
         sentence.filter(|line| !line.is_empty() && !line.starts_with("For more info")).collect();
-    eprintln!("{} (see --help)", sentence.join(" "));
+    print_error(&format!("{} (see --help)", sentence.join(" ")));
     ExitCode::from(2)
 }

@@ -7,6 +7,7 @@ use crate::play::Case;
 use crate::simulated;
 use anyhow::{Result, bail};
 use pandemonium_engine::durations::Durations;
+use crate::printed::printable;
 use pandemonium_engine::task::{Arrival, Cause, Dispatch, Pid, Reason, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_record::Entry;
@@ -39,7 +40,7 @@ pub fn run(args: &ExplainArgs) -> Result<ExitCode> {
         case.play(&mut recorder);
         explain(Recording::new(&recorder.finish()?[..])?, &args.task, over)?
     };
-    print!("{told}");
+    print!("{}", printable(&told));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -88,7 +89,7 @@ struct Story<'a> {
 }
 
 /// Explains the tasks of this name, or the one of this pid.
-fn explain<R: Read>(mut recording: Recording<R>, task: &str, over: Span) -> Result<String> {
+pub fn explain<R: Read>(mut recording: Recording<R>, task: &str, over: Span) -> Result<String> {
     let mut story = Story {
         task,
         over,
@@ -246,7 +247,8 @@ impl Story<'_> {
         let mut subjects: Vec<(&Pid, &Subject)> = self.subjects.iter().collect();
         subjects.sort_by_key(|(pid, subject)| (Reverse(subject.wakeups + subject.requeues), *pid));
         for (pid, subject) in subjects.iter().take(SUBJECTS_MAX) {
-            text += &subject.tell(**pid, self.names.get(*pid).map_or("", String::as_str));
+            let name = self.names.get(*pid).map_or("", String::as_str);
+            text += &subject.tell(**pid, name, self.start.unwrap_or_default(), &self.names);
         }
         if let Some(more @ 1..) = subjects.len().checked_sub(SUBJECTS_MAX) {
             text += &format!("{more} more tasks bear the name {}.\n", self.task);
@@ -268,7 +270,7 @@ impl Story<'_> {
 
 impl Subject {
     /// What the task is to the policy, and what that rests on.
-    fn tell(&self, pid: Pid, name: &str) -> String {
+    fn tell(&self, pid: Pid, name: &str, start: Stamp, names: &BTreeMap<Pid, String>) -> String {
         let decisions: u64 = self.tiers.iter().sum();
         let tier = self.tier.unwrap_or_default();
         let seconds = self.last.since(self.first).as_nanos() / 1_000_000_000;

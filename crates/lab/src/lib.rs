@@ -28,6 +28,7 @@ mod metric;
 mod new;
 mod parallel;
 mod play;
+mod printed;
 #[cfg(test)]
 mod recordings;
 mod replay;
@@ -48,6 +49,7 @@ use std::ops::RangeInclusive;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Runs the program with these policies besides the built-in ones; the first is the default.
@@ -56,7 +58,8 @@ pub fn main(policies: &'static [PolicyInfo]) -> ExitCode {
     match command(&Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("pandemonium_lab: {error:#}");
+            let text = printed::printable(&format!("{error:#}"));
+            let _ = writeln!(std::io::stderr(), "pandemonium_lab: {text}");
             ExitCode::from(2)
         }
     }

@@ -5,10 +5,15 @@
 
 use crate::any_bytes::survive as survive_any;
 use crate::cli::What;
+use crate::explain::explain;
 use crate::play::Case;
+use crate::printed::printable;
+use crate::replay::waits;
 use crate::simulated;
 use anyhow::Result;
 use pandemonium_engine::PolicyInfo;
+use pandemonium_engine::task::{Arrival, Comm};
+use pandemonium_engine::time::Span;
 use pandemonium_policies::{Fifo, Pandemonium};
 use pandemonium_record::file::read::Recording;
 use pandemonium_record::file::repeat::{Policies, Replayed, repeat};
@@ -26,7 +31,7 @@ fn policies(policy: PolicyInfo) -> Policies {
 
 fn case() -> Case {
     let mut case = Case::new(&What::named("wake", 2), PANDEMONIUM, 1).unwrap();
-    case.trial.workload.duration = pandemonium_engine::time::Span::from_millis(700);
+    case.trial.workload.duration = Span::from_millis(700);
     case
 }
 

@@ -4,6 +4,7 @@
 
 use crate::cli::{Format, RunArgs, chosen};
 use crate::play::{Case, Played};
+use crate::printed::printable;
 use crate::simulated;
 use crate::table::{self, Cell, Table};
 use crate::timeline::Timeline;
@@ -30,7 +31,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     if args.format == Format::Text {
         let shape = &first.trial.setup.shape;
         let workload = &first.trial.workload;
-        println!("{}: {}", workload.name, workload.about);
+        println!("{}", printable(&format!("{}: {}", workload.name, workload.about)));
         println!(
             "{} CPUs, {} of simulated time, seed {}\n",
             shape.cpus, workload.duration, args.seed

@@ -35,11 +35,16 @@ enum Reader {
     /// Every line also goes to the host at once.
     Live,
     None,
+    /// The pipes have no reader any more: every write to them fails.
+    Gone,
 }
 
 impl Reader {
     /// The streams that it reads.
     fn streams(self, child: &mut Child) -> Vec<Box<dyn Read + Send>> {
+        if self == Reader::Gone {
+            (child.stdout, child.stderr) = (None, None);
+        }
         if self == Reader::None {
             if let Some(pipe) = &child.stdout {
                 // SAFETY: a plain system call, on an open pipe.
@@ -86,7 +91,37 @@ impl Scheduler {
         Ok(scheduler)
     }
 
-    /// The same, and sends every line that it prints to the host at once.
+    /// The same, with closed pipes as standard output and error.
+    pub fn start_without_readers(guest: &Guest, arguments: &[&str]) -> Result<Scheduler> {
+        let mut scheduler = Scheduler::spawn(guest, arguments, Reader::Gone)?;
+        scheduler.wait_until_enabled()?;
+        Ok(scheduler)
+    }
+
+    /// Starts it twice at the same time, and waits until one of the two has ended and the other one
+    /// is loaded. Returns that, and how the first one ended.
+    pub fn start_twice(guest: &Guest) -> Result<(Scheduler, Ended)> {
+        let spawn = || Scheduler::spawn(guest, &[], Reader::Usual);
+        let mut both = [spawn()?, spawn()?];
+        let start = Instant::now();
+        loop {
+            for at in [0, 1] {
+                let status = both[at].child.try_wait().context("looking at the scheduler")?;
+                if let Some(status) = status {
+                    let [first, second] = both;
+                    let (ended, mut other) =
+                        if at == 0 { (first, second) } else { (second, first) };
+                    let ended = Ended { status, output: ended.rest_of_output() };
+                    other.wait_until_enabled().with_context(|| ended.describe())?;
+                    return Ok((other, ended));
+                }
+            }
+            ensure!(start.elapsed() < LOAD_LIMIT, "two schedulers run at the same time");
+            std::thread::sleep(GLANCE);
+        }
+    }
+
+    /// The same as [`start`](Self::start), and sends every line that it prints to the host at once.
     pub fn start_live(guest: &Guest, arguments: &[&str]) -> Result<Scheduler> {
         let mut scheduler = Scheduler::spawn(guest, arguments, Reader::Live)?;
         scheduler.wait_until_enabled()?;

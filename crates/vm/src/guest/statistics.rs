@@ -6,11 +6,15 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SOCKET: &str = "/var/run/scx/root/stats";
 /// The scheduler under test schedules the server's thread too: a long wait is a finding.
 const PATIENCE: Duration = Duration::from_secs(4);
+/// The scheduler serves statistics from its first round on, so for a moment after the load there
+/// is no socket yet.
+const SOON: Duration = Duration::from_secs(2);
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// One answer of the server.
 pub struct Statistics {
@@ -38,8 +42,18 @@ impl Statistics {
     }
 }
 
+fn connect() -> std::io::Result<UnixStream> {
+    let start = Instant::now();
+    loop {
+        match UnixStream::connect(SOCKET) {
+            Err(_) if start.elapsed() < SOON => std::thread::sleep(GLANCE),
+            result => return result,
+        }
+    }
+}
+
 fn exchange() -> Result<Value> {
-    let mut stream = UnixStream::connect(SOCKET)?;
+    let mut stream = connect()?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(b"{\"req\":\"stats\",\"args\":{}}\n")?;
     let mut line = String::new();

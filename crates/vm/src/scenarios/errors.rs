@@ -22,6 +22,15 @@ pub const ALL: &[Scenario] = &[
         ..USUAL
     },
     Scenario {
+        name: "two-starts",
+        about: "two starts at the same time, ten times: one is refused with one sentence and exit \
+            code 5, the other one schedules and answers requests for statistics",
+        limit_s: 180,
+        once: true,
+        run: two_starts,
+        ..USUAL
+    },
+    Scenario {
         name: "ejection",
         about: "the kernel ejects the scheduler (SysRq key S): it prints the reason and exits with \
             7",
@@ -115,6 +124,23 @@ pub fn expect_refusal(what: &str, command: &mut Command, code: i32, parts: &[&st
         ensure!(sentence.contains(part), "{what}: the message does not say {part}: {sentence}");
     }
     Ok(())
+}
+
+fn two_starts(guest: &Guest) -> Result<()> {
+    for round in 1..=10 {
+        report::progress(format!("round {round} of 10"));
+        one_of_two(guest).with_context(|| format!("in round {round} of 10"))?;
+    }
+    Ok(())
+}
+
+fn one_of_two(guest: &Guest) -> Result<()> {
+    let (survivor, refused) = Scheduler::start_twice(guest)?;
+    report::note(refused.describe());
+    ensure!(refused.status.code() == Some(ALREADY_LOADED), "not exit code {ALREADY_LOADED}");
+    ensure!(refused.output.len() == 1, "not one sentence: {}", refused.describe());
+    survivor.statistics().context("the one that schedules, after the other was refused")?;
+    survivor.finish().map(drop)
 }
 
 fn ejection(guest: &Guest) -> Result<()> {

@@ -32,6 +32,15 @@ pub const ALL: &[Scenario] = &[
         run: unread,
         ..USUAL
     },
+    Scenario {
+        name: "no-reader",
+        about: "the scheduler prints and warns into closed pipes: it restarts for a CPU that goes \
+            offline, and ends at a signal",
+        limit_s: 60,
+        once: true,
+        run: no_reader,
+        ..USUAL
+    },
 ];
 
 /// The longest wakeup while the worker is stopped.
@@ -79,6 +88,17 @@ fn signal(pid: libc::pid_t, signal: libc::c_int) -> Result<()> {
     // SAFETY: a plain system call.
     ensure!(unsafe { libc::kill(pid, signal) } == 0, "process {pid} has ended");
     Ok(())
+}
+
+fn no_reader(guest: &Guest) -> Result<()> {
+    // Without a part of the fast path it warns.
+    let arguments = ["--stats", "0.1", "--break-fast-path", "new-tasks"];
+    let scheduler = Scheduler::start_without_readers(guest, &arguments)?;
+    let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
+    hotplug::go_and_come_back(guest, &scheduler)?;
+    watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
+    drop(load);
+    scheduler.finish().map(drop)
 }
 
 fn unread(guest: &Guest) -> Result<()> {

@@ -3,7 +3,7 @@
 //! A CPU goes offline and online: the kernel ejects the scheduler with a request to restart, and
 //! the scheduler must restart.
 
-use crate::guest::load::{Kind, Load};
+use crate::guest::load::{Kind, Load, mix};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::statistics::Statistics;
 use crate::guest::{Guest, kernel, report, watch};
@@ -31,6 +31,16 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
+/// Runs by name only: `suite --only hotplug-100`.
+pub const HOTPLUG_100: Scenario = Scenario {
+    name: "hotplug-100",
+    about: "a CPU goes offline and online a hundred times beside a load of every kind",
+    cpus: Some(4),
+    limit_s: 1_800,
+    run: hotplug_100,
+    ..USUAL
+};
+
 const BACK_LIMIT: Duration = Duration::from_secs(10);
 /// A longer restart hangs somewhere: the console log records the state of its threads.
 const BACK_USUALLY: Duration = Duration::from_secs(4);
@@ -40,13 +50,28 @@ const GLANCE: Duration = Duration::from_millis(50);
 fn hotplug(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &[])?;
     let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
-    for round in 1..=3 {
-        report::progress(format!("round {round} of 3"));
-        go_and_come_back(guest, &scheduler).with_context(|| format!("in round {round} of 3"))?;
-    }
+    cycles(guest, &scheduler, 3)?;
     watch::every_worker_moves(&load, 4, |_| scheduler.expect_in_charge())?;
     drop(load);
     scheduler.finish().map(drop)
+}
+
+fn hotplug_100(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    let load = Load::start(&mix(guest.cpus))?;
+    cycles(guest, &scheduler, 100)?;
+    watch::every_worker_moves(&load, 4, |_| scheduler.expect_in_charge())?;
+    drop(load);
+    scheduler.finish().map(drop)
+}
+
+/// Takes a CPU offline and online `n` times.
+fn cycles(guest: &Guest, scheduler: &Scheduler, n: u32) -> Result<()> {
+    for cycle in 1..=n {
+        report::progress(format!("cycle {cycle} of {n}"));
+        go_and_come_back(guest, scheduler).with_context(|| format!("in cycle {cycle} of {n}"))?;
+    }
+    Ok(())
 }
 
 fn signal_after_restart(guest: &Guest) -> Result<()> {

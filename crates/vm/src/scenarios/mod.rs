@@ -4,6 +4,7 @@
 
 mod bars;
 mod change;
+mod check;
 mod classes;
 mod control;
 mod demo;
@@ -25,6 +26,7 @@ mod stranger;
 mod stress;
 mod tiers;
 
+mod unit;
 use crate::scenario::Scenario;
 pub use stranger::PROGRAMS as STRANGERS_PROGRAMS;
 
@@ -34,6 +36,8 @@ pub const SUITE: &[&[Scenario]] = &[
     lifecycle::ALL,
     errors::ALL,
     held_up::ALL,
+    check::ALL,
+    unit::ALL,
     control::ALL,
     procdb::ALL,
     record::ALL,
@@ -54,7 +58,7 @@ pub const SUITE: &[&[Scenario]] = &[
 
 /// Scenarios that run only by name.
 pub const APART: &[Scenario] =
-    &[demo::DEMO, bars::BARS, lab::LAB, lifecycle::KERNEL_CHECK, offline::HOTPLUG_100];
+    &[demo::DEMO, bars::BARS, lab::LAB, lifecycle::KERNEL_CHECK, hotplug::HOTPLUG_100];
 
 /// Every scenario of the suite, the cheapest first.
 pub fn suite() -> impl Iterator<Item = &'static Scenario> {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! CPUs that are offline before the scheduler starts, as with SMT switched off, and CPUs that go
-//! offline and online while it runs.
+//! CPUs that are offline before the scheduler starts, as with SMT switched off.
 
-use super::hotplug;
-use crate::guest::load::{Kind, Load, mix};
+use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, kernel, report, wakeups, watch};
 use crate::scenario::{Scenario, USUAL};
@@ -24,16 +22,6 @@ pub const ALL: &[Scenario] = &[Scenario {
     ..USUAL
 }];
 
-/// Runs by name only: `suite --only hotplug-100`.
-pub const HOTPLUG_100: Scenario = Scenario {
-    name: "hotplug-100",
-    about: "a CPU goes offline and online a hundred times beside a load of every kind",
-    cpus: Some(4),
-    limit_s: 1_800,
-    run: hotplug_100,
-    ..USUAL
-};
-
 /// The CPU that is offline.
 const OFFLINE: usize = 3;
 /// CPUs 2 and 3, as bits.
@@ -45,7 +33,6 @@ const SETTLE: Duration = Duration::from_secs(2);
 /// p99 of a wakeup beside an offline CPU, by p99 with every CPU online in the same boot. It was 19
 /// while the offline CPU was the first choice of every wakeup. Three CPUs do the work of four.
 const P99_RATIO_MAX: f64 = 3.0;
-const CYCLES: u32 = 100;
 
 fn offline_cpu(guest: &Guest) -> Result<()> {
     let online = p99_of_wakeups(guest, &[]).context("with every CPU online")?;
@@ -74,17 +61,4 @@ fn p99_of_wakeups(guest: &Guest, options: &[&str]) -> Result<f64> {
     report::note(format!("{options:?}: wakeups p50 {p50:.0} us, p99 {p99:.0}, worst {worst:.0}"));
     drop(load);
     scheduler.finish().map(|_| p99)
-}
-
-fn hotplug_100(guest: &Guest) -> Result<()> {
-    let scheduler = Scheduler::start(guest, &[])?;
-    let load = Load::start(&mix(guest.cpus))?;
-    for cycle in 1..=CYCLES {
-        report::progress(format!("cycle {cycle} of {CYCLES}"));
-        hotplug::go_and_come_back(guest, &scheduler)
-            .with_context(|| format!("in cycle {cycle} of {CYCLES}"))?;
-    }
-    watch::every_worker_moves(&load, 4, |_| scheduler.expect_in_charge())?;
-    drop(load);
-    scheduler.finish().map(drop)
 }

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The systemd unit that is installed takes from the scheduler what it does not need. The guest has
+//! no systemd, so the scenario reads the unit and does the same to itself and its children.
+
+use crate::guest::load::{Kind, Load};
+use crate::guest::scheduler::Scheduler;
+use crate::guest::{Guest, report};
+use crate::scenario::{Scenario, USUAL};
+use anyhow::{Context, Result, bail, ensure};
+use libc::{c_int, c_ulong};
+use std::fs;
+use std::time::Duration;
+
+pub const ALL: &[Scenario] = &[Scenario {
+    name: "unit",
+    about: "with no more capabilities, socket families and kinds of memory than its systemd unit \
+        allows, the scheduler starts, schedules a load with the whole fast path, and stops",
+    run: unit,
+    ..USUAL
+}];
+
+const UNIT: &str = include_str!("../../../../packaging/scx_pandemonium_user.service.in");
+/// Numbers of capabilities (kernel ABI).
+const CAPABILITIES: [(&str, u32); 6] = [
+    ("CAP_IPC_LOCK", 14),
+    ("CAP_SYS_ADMIN", 21),
+    ("CAP_SYS_NICE", 23),
+    ("CAP_SYS_RESOURCE", 24),
+    ("CAP_PERFMON", 38),
+    ("CAP_BPF", 39),
+];
+const LAST_CAPABILITY: u32 = 40;
+/// Memory that was writable does not become executable, nor does it begin as both (since 6.3).
+const PR_SET_MDWE: c_int = 65;
+const PR_MDWE_REFUSE_EXEC_GAIN: c_ulong = 1;
+/// While a worker runs, the kernel must not move its pages.
+const COMPACTION: &str = "/proc/sys/vm/compact_unevictable_allowed";
+
+fn unit(guest: &Guest) -> Result<()> {
+    let kept = confine()?;
+    let scheduler = Scheduler::start(guest, &[])?;
+    let status = fs::read_to_string(format!("/proc/{}/status", scheduler.worker()?))?;
+    for line in [format!("CapEff:\t{kept:016x}"), "NoNewPrivs:\t1".into(), "Seccomp:\t2".into()] {
+        ensure!(status.contains(&line), "the worker's status has no {line:?}: {status}");
+    }
+    let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
+    let work = load.steps_in(Duration::from_secs(3));
+    ensure!(work.iter().all(|&steps| steps > 0), "a hog makes no progress: {work:?}");
+    drop(load);
+    let statistics = scheduler.statistics()?;
+    let (health, fast_path) = (statistics.text("health")?, statistics.text("fast_path")?);
+    report::note(format!("health: {health}; fast path: {fast_path}"));
+    ensure!(fast_path == "loaded", "the fast path is {fast_path}");
+    let compaction = fs::read_to_string(COMPACTION)?;
+    ensure!(compaction.trim() == "0", "the kernel may move the scheduler's pages");
+    scheduler.finish().map(drop)
+}
+
+/// The value of a setting of the unit.
+fn setting(name: &str) -> Result<&'static str> {
+    let mut values = UNIT.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    values.next().with_context(|| format!("the unit does not set {name}"))
+}
+
+/// Does to this thread, and so to the programs that it starts, what the unit asks for. Returns the
+/// capabilities that they have.
+fn confine() -> Result<u64> {
+    let mut kept = 0_u64;
+    for word in setting("CapabilityBoundingSet")?.split_whitespace() {
+        let known = CAPABILITIES.iter().find(|(name, _)| *name == word);
+        kept |= 1 << known.with_context(|| format!("{word} has no number here"))?.1;
+    }
+    for bit in (0..=LAST_CAPABILITY).filter(|bit| kept >> bit & 1 == 0) {
+        control(libc::PR_CAPBSET_DROP, c_ulong::from(bit))?;
+    }
+    ensure!(setting("NoNewPrivileges")? == "yes", "the unit allows new privileges");
+    control(libc::PR_SET_NO_NEW_PRIVS, 1)?;
+    ensure!(setting("MemoryDenyWriteExecute")? == "yes", "the unit allows W+X memory");
+    control(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN)?;
+    match setting("RestrictAddressFamilies")? {
+        "AF_UNIX" => allow_unix_sockets_only()?,
+        other => bail!("the scenario restricts no sockets to {other}"),
+    }
+    // SAFETY: a plain system call.
+    let refused = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) } < 0;
+    ensure!(refused, "the filter lets an Internet socket through");
+    Ok(kept)
+}
+
+fn control(what: c_int, value: c_ulong) -> Result<()> {
+    let none: c_ulong = 0;
+    // SAFETY: these requests take numbers.
+    let failed = unsafe { libc::prctl(what, value, none, none, none) } != 0;
+    match failed {
+        true => Err(std::io::Error::last_os_error()).with_context(|| format!("prctl {what}")),
+        false => Ok(()),
+    }
+}
+
+/// Has the kernel refuse sockets of other families, as systemd does.
+fn allow_unix_sockets_only() -> Result<()> {
+    // In `struct seccomp_data`: the number of the system call, the low half of its first argument.
+    const NUMBER: u32 = 0;
+    const FIRST_ARGUMENT: u32 = 16;
+    let load = |offset| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, offset);
+    let equal = |value, yes, no| step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, yes, no, value);
+    let answer = |value| step(libc::BPF_RET | libc::BPF_K, 0, 0, value);
+    let mut filter = [
+        load(NUMBER),
+        equal(libc::SYS_socket as u32, 0, 3),
+        load(FIRST_ARGUMENT),
+        equal(libc::AF_UNIX as u32, 1, 0),
+        answer(libc::SECCOMP_RET_ERRNO | libc::EAFNOSUPPORT as u32),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    let mode = c_ulong::from(libc::SECCOMP_MODE_FILTER);
+    // SAFETY: the program and its steps outlive the call.
+    let failed = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) } != 0;
+    match failed {
+        true => Err(std::io::Error::last_os_error()).context("setting a seccomp filter"),
+        false => Ok(()),
+    }
+}
+
+fn step(code: u32, yes: u8, no: u8, value: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: yes, jf: no, k: value }
+}
