@@ -6,10 +6,14 @@
 //! connector builds an error value when the ring is full, so the two calls of a round that may meet
 //! a full ring go straight to libbpf here.
 
+mod orders;
+
+pub use self::orders::OrderCounters;
 use super::clock;
 use super::fast_path::{FastPath, Settings};
 use super::fast_path_counters::FastPathCounters;
-use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, RawArrival};
+use pandemonium_engine::orders::Bounds;
+use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, RawArrival, Tier};
 use pandemonium_engine::time::Stamp;
 use pandemonium_engine::{Full, MachineView, Port};
 use pandemonium_host::failure::Failure;
@@ -121,6 +125,8 @@ pub struct KernelPort<'cb> {
     begun: Stamp,
     /// When the round sent its first decision; read once too.
     sent: Option<Stamp>,
+    /// Whether orders may be executed: the fast path observes wakeups and switches.
+    may_order: bool,
     /// The backend's count of congestion when the first round began: before that a patch made it
     /// queue every task itself, which it counts as congestion.
     congested_before: Option<u64>,
@@ -152,6 +158,7 @@ impl<'cb> KernelPort<'cb> {
         let view = MachineView::default();
         let places_all = !setup.builtin_idle;
         let begun = clock::now();
+        let may_order = setup.builtin_idle && fast.as_ref().is_some_and(FastPath::sees_all);
         let mut port = KernelPort {
             fast,
             bpf,
@@ -159,12 +166,14 @@ impl<'cb> KernelPort<'cb> {
             places_all,
             begun,
             sent: None,
+            may_order,
             congested_before: None,
             malformed: 0,
         };
         // Without a fast path the policy does not see idle CPUs, and could not use the domain.
         if let (Some(_), Some(bss)) = (&port.fast, &mut port.bpf.skel.maps.bss_data) {
             bss.patch_domain = setup.domain;
+            bss.order_bounds.nr_cpus = *scx_utils::NR_CPU_IDS as u32;
         }
         port.refresh_view();
         Ok(port)
@@ -203,6 +212,7 @@ impl<'cb> KernelPort<'cb> {
             here: CpuId::new(unsafe { libc::sched_getcpu() }),
             idle,
             busy,
+            passed: self.bpf.skel.maps.bss_data.as_deref().map_or(0, orders::passed),
         };
     }
 
@@ -218,11 +228,15 @@ impl<'cb> KernelPort<'cb> {
         }
     }
 
-    /// Ends a round: publishes how many tasks still wait for a decision, and gives up the CPU.
-    /// Above zero the backend runs this process again at the next dispatch.
-    pub fn rest(&mut self, pending: usize) {
+    /// Ends a round: publishes that tasks still wait for a decision, the most urgent of which is of
+    /// this tier, and gives up the CPU. The backend runs this process again at the next dispatch.
+    /// If only Batch tasks wait, and orders are executed, it does so when no decided task is left.
+    pub fn rest(&mut self, waiting: Option<Tier>) {
+        if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
+            orders::rest(bss, waiting);
+        }
         self.set_activity(Activity::Resting);
-        self.bpf.notify_complete(pending as u64);
+        self.bpf.notify_complete(0);
     }
 
     /// Whether there is a reason to stop.
@@ -239,6 +253,11 @@ impl<'cb> KernelPort<'cb> {
             congested: *self.bpf.nr_sched_congested_mut()
                 - self.congested_before.unwrap_or_default(),
         }
+    }
+
+    /// The counters of standing orders.
+    pub fn order_counters(&self) -> OrderCounters {
+        self.bpf.skel.maps.bss_data.as_deref().map(orders::counters).unwrap_or_default()
     }
 
     /// The fast path's counters, if it is loaded.
@@ -260,8 +279,9 @@ impl<'cb> KernelPort<'cb> {
             &data.uei.kind,
             &data.uei.exit_code,
             std::ptr::null(),
-            data.uei.reason.as_ptr(),
-            data.uei.msg.as_ptr(),
+            // It panics on text that is not UTF-8, and `explain` reads the text itself.
+            c"".as_ptr(),
+            c"".as_ptr(),
             std::ptr::null(),
         );
         let reason = explain(&data.uei.reason, &data.uei.msg);
@@ -314,6 +334,10 @@ impl Port for KernelPort<'_> {
                     Ok(mut arrival) => {
                         let fast = self.fast.as_mut();
                         arrival.facts = fast.and_then(|fast| fast.receive(arrival.pid, self.begun));
+                        let bss = self.bpf.skel.maps.bss_data.as_mut();
+                        if let (Some(facts), Some(bss)) = (&mut arrival.facts, bss) {
+                            orders::add_facts(bss, arrival.pid, facts);
+                        }
                         return Some(arrival);
                     }
                     Err(_) => self.malformed += 1,
@@ -342,6 +366,9 @@ impl Port for KernelPort<'_> {
             if let Some(fast) = &mut self.fast {
                 let now = *self.sent.get_or_insert_with(clock::now);
                 fast.sent(dispatch.pid, dispatch.tier, now);
+                if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
+                    orders::post(bss, dispatch, self.begun);
+                }
             }
             sample.cast::<bpf_intf::dispatched_task_ctx>().write(bpf_intf::dispatched_task_ctx {
                 pid: dispatch.pid.as_raw(),
@@ -360,6 +387,13 @@ impl Port for KernelPort<'_> {
     fn kick(&mut self, cpu: CpuId) {
         if let Some(fast) = &self.fast {
             fast.kick(cpu);
+        }
+    }
+
+    fn publish(&mut self, bounds: Option<&Bounds>) {
+        let may_order = self.may_order;
+        if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
+            orders::publish(bss, bounds.filter(|_| may_order));
         }
     }
 

@@ -88,6 +88,10 @@ pub struct Options {
     #[arg(long)]
     pub no_preempt: bool,
 
+    /// Give no standing orders: the policy decides each wakeup that finds no idle CPU
+    #[arg(long)]
+    pub no_orders: bool,
+
     /// Make the kernel refuse a part of the fast path, to test that the rest works without it. May
     /// be given several times
     #[arg(long, value_enum, value_name = "PART", hide = true)]
@@ -203,14 +207,14 @@ pub struct Options {
 /// The commands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Show or change the knobs of the running scheduler
-    ///
-    /// Without arguments it prints every knob, with its value, meaning and range. The adaptive loop
-    /// leaves a knob alone that was set, until it is released.
     /// Check whether this machine can run the scheduler, and what to do if not
     ///
     /// Loads nothing and changes nothing. The exit code is that of a start: 0 if it would succeed.
     Check(CheckArguments),
+    /// Show or change the knobs of the running scheduler
+    ///
+    /// Without arguments it prints every knob, with its value, meaning and range. The adaptive loop
+    /// leaves a knob alone that was set, until it is released.
     Tune(TuneArguments),
     /// Explain a task of the running scheduler: its tier and why, and why it waits
     Explain(ExplainArguments),
@@ -234,16 +238,16 @@ pub enum Command {
 }
 
 #[derive(Args, Clone, Debug)]
-pub struct TuneArguments {
-    /// Set a knob
-    #[arg(value_name = "KEY=VALUE")]
-#[derive(Args, Clone, Debug)]
 pub struct CheckArguments {
     /// Print the findings as JSON
     #[arg(long)]
     pub json: bool,
 }
 
+#[derive(Args, Clone, Debug)]
+pub struct TuneArguments {
+    /// Set a knob
+    #[arg(value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
     /// Give knobs back to the adaptive loop, with their values from the start
     #[arg(long, value_name = "KEY", num_args = 1..)]
@@ -434,7 +438,6 @@ pub mod tests {
         }
         assert!(script.contains("procdb") && manual.contains("tune"));
     }
-}
 
     /// `tests/operating.rs` runs those that only read.
     #[test]
@@ -456,3 +459,4 @@ pub mod tests {
         }
         assert!(count > 20, "{count}");
     }
+}

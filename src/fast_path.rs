@@ -118,6 +118,12 @@ impl<'obj> FastPath<'obj> {
         self.missing
     }
 
+    /// Whether it observes every wakeup and switch, so that facts are complete.
+    pub fn sees_all(&self) -> bool {
+        let seen = [Part::Wakeups, Part::NewTasks, Part::Switches, Part::Execs];
+        seen.iter().all(|part| !self.missing.has(*part))
+    }
+
     /// User space has received a message about a task: notes that for the kernel, and returns the
     /// task's facts.
     pub fn receive(&mut self, pid: Pid, now: Stamp) -> Option<Facts> {
@@ -195,6 +201,7 @@ impl<'obj> FastPath<'obj> {
         // old and new ones is valid.
         unsafe {
             (&raw mut (*settings).preempt_thresh_ns).write_volatile(new.preempt_thresh.as_nanos());
+            (&raw mut (*settings).batch_slice_ns).write_volatile(new.batch_slice.as_nanos());
             (&raw mut (*settings).burst).write_volatile(new.burst as u32);
             (&raw mut (*settings).hand_off).write_volatile(new.hand_off as u32);
             (&raw mut (*settings).waiting).write_volatile(waiting);
@@ -258,6 +265,8 @@ pub struct Settings {
     pub preempt_thresh: Span,
     /// Whether there is a burst of wakeups: then the threshold counts as zero.
     pub burst: bool,
+    /// The longest slice of a Batch task.
+    pub batch_slice: Span,
     /// The highest tier of which a task waits for a decision. Interactive stands for LatCritical
     /// too.
     pub waiting: Option<Tier>,
@@ -274,7 +283,7 @@ fn mark_offline(cpus: &Mapped<abi::fp_cpu, CPUS>, online: &CpuMask) {
 }
 
 /// The number of a tier in memory shared with the kernel.
-fn occupant(tier: Tier) -> u32 {
+pub fn occupant(tier: Tier) -> u32 {
     match tier {
         Tier::Batch => abi::fp_occupant_FP_BATCH,
         Tier::Interactive => abi::fp_occupant_FP_INTERACTIVE,

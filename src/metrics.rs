@@ -43,6 +43,12 @@ pub struct Metrics {
     pub nr_refused_dispatches: u64,
     #[stat(desc = "Tasks that bypassed the policy because the ring to user space was full")]
     pub nr_sched_congested: u64,
+    #[stat(desc = "Wakeups without a decision, by a standing order")]
+    pub nr_orders: u64,
+    #[stat(desc = "Of these, wakeups that waited for a CPU; the others ran at once")]
+    pub nr_orders_queued: u64,
+    #[stat(desc = "Tasks that an order preempted, and that went on without a decision")]
+    pub nr_resumed: u64,
     #[stat(desc = "Malformed messages, which were skipped")]
     pub nr_malformed: u64,
     #[stat(desc = "Arrivals of tasks that woke up, new tasks included")]
@@ -196,6 +202,9 @@ impl Metrics {
         self.nr_bounce_dispatches = n.bounced;
         self.nr_refused_dispatches = n.refused;
         self.nr_sched_congested = n.congested;
+        self.nr_orders = n.orders_preempted + n.orders_queued;
+        self.nr_orders_queued = n.orders_queued;
+        self.nr_resumed = n.resumed;
         self.nr_malformed = n.malformed;
         self.nr_wakeups = n.wakeups;
         self.nr_requeues = n.requeues;

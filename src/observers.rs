@@ -9,6 +9,7 @@ use super::shared::reply::{COUNT_MAX, Reply, Wait};
 use pandemonium_engine::Setup;
 use pandemonium_engine::explaining::BoundedText;
 use pandemonium_engine::knobs::Values;
+use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::procdb::{Minute, Profile};
 use pandemonium_engine::task::{Arrival, Cause, CpuId, Dispatch, Pid};
 use pandemonium_engine::time::{Span, Stamp};
@@ -105,6 +106,10 @@ impl<P: Port> Port for ObservedPort<'_, '_, P> {
 
     fn kick(&mut self, cpu: CpuId) {
         self.port.kick(cpu);
+    }
+
+    fn publish(&mut self, bounds: Option<&Bounds>) {
+        self.port.publish(bounds);
     }
 
     fn view(&self) -> &MachineView {
@@ -254,6 +259,7 @@ mod tests {
             tier,
             preempt: false,
             reason,
+            order: None,
         }
     }
 

@@ -44,6 +44,7 @@ pub fn knobs(options: &Options) -> Result<(Values, KeySet), Failure> {
     }
     for (given, knob, word, option) in [
         (options.no_preempt, "rule.preempt", 0, "--no-preempt"),
+        (options.no_orders, "rule.orders", 0, "--no-orders"),
         (options.low_power, "rule.low_power", 1, "--low-power"),
         (options.fifo_mode, "rule.fifo_mode", 1, "--fifo-mode"),
         (options.percpu_local, "percpu_local", 1, "--percpu-local"),

@@ -81,6 +81,12 @@ counters! {
     refused,
     /// Malformed messages, which were skipped.
     malformed,
+    /// Standing orders executed: the wakee ran at once,
+    orders_preempted,
+    /// or waited for a CPU.
+    orders_queued,
+    /// Tasks that an order preempted, and that went on without a decision.
+    resumed,
     /// Arrivals after a wakeup or a fork.
     wakeups,
     /// Arrivals of tasks that had lost their CPU.

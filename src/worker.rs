@@ -195,27 +195,35 @@ fn rounds(
         let waited = policy.waiting().oldest_wait(now);
         let done = observers.round(now, port, policy);
         counters.add(now, &done, waited);
-        port.set(fast_path_settings(policy, now));
+        let waiting = most_urgent_waiting(policy);
+        port.set(fast_path_settings(policy, waiting, now));
         if counters.publish(now, port, policy, housekeeping.shared) {
             housekeeping.once_a_second(now, policy, observers);
         }
-        port.rest(done.pending);
+        port.rest(waiting);
     }
 }
 
-/// The settings of the fast path until the next round.
-fn fast_path_settings(policy: &dyn Policy, now: Stamp) -> Settings {
+/// The settings of the fast path until the next round. A task of the tier `waiting` waits for a
+/// decision.
+fn fast_path_settings(policy: &dyn Policy, waiting: Option<Tier>, now: Stamp) -> Settings {
     let rules = policy.kernel_rules(now);
     Settings {
         preempt: rules.preempt,
         hand_off: rules.hand_off,
         preempt_thresh: rules.preempt_thresh,
         burst: rules.burst,
-        waiting: match policy.waiting().nr_waiting() {
-            0 => None,
-            _ if policy.wants_more() => Some(Tier::Interactive),
-            _ => Some(Tier::Batch),
-        },
+        batch_slice: rules.batch_slice,
+        waiting,
+    }
+}
+
+/// The highest tier of which a task waits for a decision. Interactive stands for LatCritical too.
+fn most_urgent_waiting(policy: &dyn Policy) -> Option<Tier> {
+    match policy.waiting().nr_waiting() {
+        0 => None,
+        _ if policy.wants_more() => Some(Tier::Interactive),
+        _ => Some(Tier::Batch),
     }
 }
 

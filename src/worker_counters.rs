@@ -121,6 +121,10 @@ impl WorkerCounters {
             if let Some(counters) = port.fast_path_counters() {
                 shared.fast_path.write(&self.fast_path_before.plus(&counters));
             }
+            let (orders, before) = (port.order_counters(), &self.before);
+            self.total.orders_preempted = before.orders_preempted + orders.preempted;
+            self.total.orders_queued = before.orders_queued + orders.queued;
+            self.total.resumed = before.resumed + orders.resumed;
         }
         shared.counters.write(&self.total);
         is_over

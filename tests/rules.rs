@@ -4,6 +4,9 @@
 //! the host, against `crates/sim/src/machine/rules.rs`, for random states of a machine.
 
 use pandemonium_bpf_rules as bpf;
+use pandemonium_engine::orders::{self, Event, Occupant, Posted, REST_MIN, Verdict, View};
+use pandemonium_engine::task::Tier;
+use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_sim::machine::limits::{
     FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE, KICK_INTERVAL, KICKS_PER_WINDOW, OFFLINE, WINDOW_BITS,
 };
@@ -164,5 +167,98 @@ proptest! {
             let same = kicks.iter().filter(|one| *one >> WINDOW_BITS == kick >> WINDOW_BITS);
             prop_assert!(same.count() <= KICKS_PER_WINDOW as usize);
         }
+    }
+}
+
+/// A time near [`NOW`], often exactly then.
+fn near_now() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(NOW), Just(NOW + 1), Just(NOW - 1), NOW - PAST..NOW + PAST]
+}
+
+fn tier() -> impl Strategy<Value = Tier> {
+    prop::sample::select(Tier::ALL.to_vec())
+}
+
+fn occupant() -> impl Strategy<Value = Occupant> {
+    prop_oneof![Just(Occupant::Idle), tier().prop_map(Occupant::Task), Just(Occupant::Foreign)]
+}
+
+fn order_event() -> impl Strategy<Value = Event> {
+    let rest = REST_MIN.as_nanos();
+    let rests = prop_oneof![Just(0), Just(rest - 1), Just(rest), 0..4 * rest];
+    let order = (tier(), 0u64..3, near_now(), 0u32..3, 0u32..2);
+    let order = order.prop_map(|(tier, key_offset, until, left, epoch)| {
+        let (until, key_offset) = (Stamp::from_nanos(until), Span::from_nanos(key_offset));
+        Posted { tier, key_offset, until, left, epoch }
+    });
+    prop_oneof![
+        1 => rests.prop_map(|rest| Event::Requeue(Span::from_nanos(rest))),
+        4 => prop::option::weighted(0.9, order).prop_map(Event::Wakeup),
+    ]
+}
+
+fn order_view() -> impl Strategy<Value = View> {
+    let published = (0u32..2, prop::option::of(tier()), prop::option::of(near_now()), 0u32..2);
+    let cpu = (occupant(), near_now(), any::<bool>(), any::<bool>());
+    (order_event(), published, cpu).prop_map(|(event, published, cpu)| {
+        let (epoch, waiting, due, passes) = published;
+        let (occupant, key, occupied, limited) = cpu;
+        View {
+            now: Stamp::from_nanos(NOW),
+            event,
+            epoch,
+            waiting,
+            batch_due: due.map(Stamp::from_nanos),
+            passes,
+            occupant,
+            occupant_key: Vtime::from_raw(key),
+            occupied,
+            limited,
+        }
+    })
+}
+
+fn bpf_order_view(view: &View) -> bpf::OrderView {
+    let number = |tier: Tier| IDLE + 1 + tier.index() as u32;
+    let (order, rest) = match view.event {
+        Event::Wakeup(order) => (order, None),
+        Event::Requeue(rest) => (None, Some(rest)),
+    };
+    bpf::OrderView {
+        now: view.now.as_nanos(),
+        until: order.map_or(0, |order| order.until.as_nanos()),
+        batch_due: view.batch_due.map_or(u64::MAX, Stamp::as_nanos),
+        key: order.map_or(0, |order| (view.now + order.key_offset).as_nanos()),
+        occupant_key: view.occupant_key.as_raw(),
+        tier: order.map_or(IDLE, |order| number(order.tier)),
+        left: order.map_or(0, |order| order.left),
+        epoch: order.map_or(0, |order| order.epoch),
+        epoch_now: view.epoch,
+        rest: rest.map_or(0, |rest| rest.as_nanos() as u32),
+        waiting: view.waiting.map_or(IDLE, number),
+        passes: view.passes,
+        occupant: match view.occupant {
+            Occupant::Idle => IDLE,
+            Occupant::Task(tier) => number(tier),
+            Occupant::Foreign => FOREIGN,
+        },
+        requeued: rest.is_some(),
+        occupied: view.occupied,
+        limited: view.limited,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16384))]
+
+    #[test]
+    fn both_give_the_same_verdict_on_an_order(view in order_view()) {
+        let ours = match orders::verdict(&view) {
+            Verdict::Ask => bpf::OrderVerdict::Ask,
+            Verdict::Preempt => bpf::OrderVerdict::Preempt,
+            Verdict::Queue => bpf::OrderVerdict::Queue,
+            Verdict::Resume => bpf::OrderVerdict::Resume,
+        };
+        prop_assert_eq!(bpf::order_verdict(&bpf_order_view(&view)), Some(ours));
     }
 }

@@ -4,7 +4,7 @@
 
 fn main() {
     let bpf = "../../src/bpf";
-    for file in ["rules.h", "fast_path.h"] {
+    for file in ["rules.h", "order_rules.h", "fast_path.h"] {
         println!("cargo:rerun-if-changed={bpf}/{file}");
     }
     println!("cargo:rerun-if-changed=src/host.c");

@@ -25,4 +25,28 @@ enum patch_activity {
 	PATCH_RESTING = 2,
 };
 
+/* Standing orders: backend_patches/orders.h. */
+enum order_limits {
+	/* Slots of orders, a power of two. Pids that are equal modulo this share one. */
+	ORDER_SLOTS = 65536,
+};
+
+/* Which tasks wait for a decision when a round ends. */
+enum order_pending {
+	ORDER_NOTHING_PENDING = 0,
+	ORDER_BATCH_PENDING = 1,
+	ORDER_URGENT_PENDING = 2,
+};
+
+/* What the backend counts, per CPU. */
+enum order_event {
+	/* Orders executed that preempted a task, or took an idle CPU. */
+	ORDER_PREEMPTED,
+	/* Orders executed that put the task into the shared DSQ. */
+	ORDER_QUEUED,
+	/* Preempted tasks that went on with the rest of their slice. */
+	ORDER_RESUMED,
+	ORDER_EVENTS,
+};
+
 #endif

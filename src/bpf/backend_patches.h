@@ -18,6 +18,8 @@
  *  exiting_task.h       a task loses its CPU as it ends                     move_to_local
  *  ring_wakeup.h        each message wakes up readers that do not exist     ringbuf_submit
  *  self_kick.h          a busy CPU kicks itself in case it idles            kick_cpu
+ *  orders.h             every wakeup costs a run of the scheduler process   select_cpu, nr_queued,
+ *                                                                           ringbuf_reserve, query
  *
  * The order is part of the program. A patch calls the kernel's functions by their own names, so all
  * patches come before all macros. drain_race.h comes before drain_many.h and exiting_task.h, and
@@ -43,6 +45,7 @@
 #include "backend_patches/exiting_task.h"
 #include "backend_patches/ring_wakeup.h"
 #include "backend_patches/self_kick.h"
+#include "backend_patches/orders.h"
 
 /* ---- Calls that several patches change ---- */
 
@@ -66,6 +69,11 @@ static __always_inline bool patch_move_to_local(u64 dsq, u64 enq_flags)
 	/* In this call the kernel puts the decisions into their queues. */
 	moved = dsq == BACKEND_SCHED_DSQ ? patch_move_scheduler(enq_flags) :
 					   scx_bpf_dsq_move_to_local(dsq, enq_flags);
+	/* No decided task may use this CPU: the process is needed after all. */
+	if (!moved && dsq == BACKEND_SHARED_DSQ && order_bounds.pending) {
+		order_cpu_of(bpf_get_smp_processor_id())->unserved = 1;
+		moved = patch_move_scheduler(enq_flags);
+	}
 	patch_kick_pending();
 	return moved;
 }
@@ -81,6 +89,8 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 	} else if (is_unqueued || patch_may_return(p, here)) {
 		scx_bpf_kick_cpu(here, 0);
 		return;
+	} else {
+		slice = order_renew(p, slice);
 	}
 	scx_bpf_task_set_slice(p, slice);
 }
@@ -88,14 +98,36 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 /* ---- The names that main.bpf.c calls ---- */
 
 /* A macro is not expanded within itself: an inner call by the same name reaches the kernel. */
-#define scx_bpf_select_cpu_and(...) patch_idle_cpu(scx_bpf_select_cpu_and(__VA_ARGS__))
+#define scx_bpf_select_cpu_and(p, prev_cpu, wake_flags, ...)                                       \
+	patch_steer(p, prev_cpu, wake_flags,                                                       \
+		    patch_idle_cpu(scx_bpf_select_cpu_and(p, prev_cpu, wake_flags, __VA_ARGS__)))
 #define scx_bpf_pick_idle_cpu(...) patch_idle_cpu(scx_bpf_pick_idle_cpu(__VA_ARGS__))
 #define scx_bpf_pick_idle_cpu_node(...) patch_idle_cpu(scx_bpf_pick_idle_cpu_node(__VA_ARGS__))
 #define scx_bpf_select_cpu_dfl patch_select_cpu_dfl
 #define scx_bpf_dsq_insert_vtime patch_insert_vtime
-#define bpf_user_ringbuf_drain patch_drain
-/* Without room in the ring the backend queues the task for any CPU by itself. */
-#define bpf_ringbuf_reserve(...) (patch_not_deciding() ? NULL : bpf_ringbuf_reserve(__VA_ARGS__))
+/* Each call of the backend's dispatch begins with this. */
+#define bpf_user_ringbuf_drain(...)                                                                \
+	({                                                                                         \
+		order_cpu_of(bpf_get_smp_processor_id())->unserved = 0;                            \
+		patch_drain(__VA_ARGS__);                                                          \
+	})
+#define scx_bpf_dsq_nr_queued patch_nr_queued
+/*
+ * The only call is in queue_task_to_userspace(p, prev_cpu, enq_flags), which returns nothing. The
+ * backend's record of the task is `tctx`: a higher count there voids older decisions. Without room
+ * in the ring the backend queues the task for any CPU by itself.
+ */
+#define bpf_ringbuf_reserve(...)                                                                   \
+	({                                                                                         \
+		if (!patch_not_deciding() && order_execute(p, enq_flags)) {                        \
+			++tctx->enq_cnt;                                                           \
+			return;                                                                    \
+		}                                                                                  \
+		order_note_message(p, tctx->enq_cnt + 1);                                          \
+		patch_not_deciding() ? NULL : bpf_ringbuf_reserve(__VA_ARGS__);                    \
+	})
+/* The backend asks whether messages are in the ring when it looks for work of the process. */
+#define bpf_ringbuf_query(...) (order_is_pending() || bpf_ringbuf_query(__VA_ARGS__))
 #define bpf_ringbuf_submit(data, flags) patch_ringbuf_submit(data)
 #define scx_bpf_kick_cpu patch_kick_cpu
 /* is_usersched_task() and is_queued() are the backend's, declared only where a macro expands. */

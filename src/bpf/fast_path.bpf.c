@@ -295,7 +295,7 @@ int BPF_PROG(fp_exec, struct task_struct *p)
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(fp_watch_wakeup, struct task_struct *p)
 {
-	if (is_queued_to_user(p) && p->tgid != scheduler_tgid)
+	if ((is_queued_to_user(p) || queue_of(p) == SHARED_QUEUE) && p->tgid != scheduler_tgid)
 		watch_waiter(p);
 	return 0;
 }

@@ -188,7 +188,9 @@ struct fp_settings {
 	u32 hand_off;
 	/* The highest tier that waits for a decision: enum fp_occupant, FP_IDLE for none. */
 	u32 waiting;
-	u64 unused[5];
+	/* The longest slice of a Batch task. */
+	u64 batch_slice_ns;
+	u64 unused[4];
 };
 
 /* The last decisions for tasks above Batch. Written by user space. */

@@ -143,6 +143,8 @@ fn facts(task: &abi::fp_task) -> Facts {
         last_cpu: CpuId::new(task.last_cpu),
         run_interval: Span::from_nanos(task.run_interval_ns),
         stopped: Stamp::from_nanos(task.stopped),
+        // The backend counts orders.
+        ..Facts::default()
     }
 }
 

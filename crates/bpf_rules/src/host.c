@@ -3,6 +3,7 @@
  * The rules of src/bpf/rules.h as functions that Rust can call. The structures are those of
  * src/lib.rs, so that nothing here depends on the layout of what the kernel shares.
  */
+#include "order_rules.h"
 #include "rules.h"
 
 struct host_cpu {
@@ -97,4 +98,9 @@ void host_note_kick(struct host_cpu *cpu, u64 now)
 u32 host_count_handoff(u32 before, u32 asleep, u64 woke, u64 now)
 {
 	return count_handoff(before, asleep, woke, now);
+}
+
+s32 host_order_verdict(const struct order_view *view, u64 size)
+{
+	return size == sizeof(*view) ? (s32)order_verdict(view) : -1;
 }

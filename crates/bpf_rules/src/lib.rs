@@ -61,8 +61,45 @@ pub struct Need {
 
 const _: () = assert!(size_of::<Cpu>() == 56 && size_of::<Need>() == 56);
 
+/// What the verdict on a standing order depends on: `struct order_view`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are those of src/bpf/order_rules.h.
+pub struct OrderView {
+    pub now: u64,
+    pub until: u64,
+    pub batch_due: u64,
+    pub key: u64,
+    pub occupant_key: u64,
+    pub tier: u32,
+    pub left: u32,
+    pub epoch: u32,
+    pub epoch_now: u32,
+    pub rest: u32,
+    pub waiting: u32,
+    pub passes: u32,
+    pub occupant: u32,
+    pub requeued: bool,
+    pub occupied: bool,
+    pub limited: bool,
+}
+
+/// What happens to a task, in the order of `enum order_verdict`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderVerdict {
+    /// `ORDER_ASK`.
+    Ask,
+    /// `ORDER_PREEMPT`.
+    Preempt,
+    /// `ORDER_QUEUE`.
+    Queue,
+    /// `ORDER_RESUME`.
+    Resume,
+}
+
 unsafe extern "C" {
     fn host_find_victim(cpus: *const Cpu, nr_cpus: u32, need: *mut Need) -> i32;
+    fn host_order_verdict(view: *const OrderView, size: u64) -> i32;
     fn host_note_kick(cpu: *mut Cpu, now: u64);
     fn host_count_handoff(before: u32, asleep: u32, woke: u64, now: u64) -> u32;
 }
@@ -73,6 +110,18 @@ pub fn find_victim(cpus: &[Cpu], need: &mut Need) -> Option<u32> {
     // SAFETY: the slice is read within its bounds, since `here` is, and `need` is written alone.
     let victim = unsafe { host_find_victim(cpus.as_ptr(), cpus.len() as u32, need) };
     u32::try_from(victim).ok()
+}
+
+/// What happens to the task; `None` if the two sides differ in the layout of the view.
+pub fn order_verdict(view: &OrderView) -> Option<OrderVerdict> {
+    // SAFETY: a reference to one structure; the other side compares the size first.
+    match unsafe { host_order_verdict(view, size_of::<OrderView>() as u64) } {
+        0 => Some(OrderVerdict::Ask),
+        1 => Some(OrderVerdict::Preempt),
+        2 => Some(OrderVerdict::Queue),
+        3 => Some(OrderVerdict::Resume),
+        _ => None,
+    }
 }
 
 /// Counts a kick of the CPU.

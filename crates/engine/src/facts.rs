@@ -63,4 +63,10 @@ pub struct Facts {
     pub run_interval: Span,
     /// End of the last run interval.
     pub stopped: Stamp,
+    /// Orders that were executed for the task.
+    pub orders: u32,
+    /// When the last of them was executed.
+    pub ordered: Stamp,
+    /// The task that the last of them preempted.
+    pub preempted: Option<Pid>,
 }

@@ -92,6 +92,7 @@ mod index;
 pub mod knobs;
 pub mod learning;
 mod list;
+pub mod orders;
 pub mod placement;
 pub mod policy;
 pub mod port;
@@ -109,6 +110,7 @@ mod usual;
 
 pub use explaining::Explaining;
 pub use learning::{Learning, Memo};
+pub use orders::{Order, StandingOrders};
 pub use policy::{KernelRules, Mode, Policy, Waiting};
 pub use port::{Full, MachineView, Port};
 pub use registry::{PolicyInfo, PolicyType};

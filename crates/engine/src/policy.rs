@@ -6,13 +6,15 @@
 //! [next](Policy::next), what a [refused](Policy::refused) decision means, and what an
 //! [exit](Policy::exit) means. A [`TaskTable`](crate::table::TaskTable) and a
 //! [`Runqueue`](crate::runqueue::Runqueue) make three of them one line each. Everything else is an
-//! offer: knobs, counters, and the optional traits [`Learning`] and [`Explaining`]. An adaptive
+//! offer: knobs, counters, and the optional traits [`Learning`], [`Explaining`] and
+//! [`StandingOrders`]. An adaptive
 //! loop belongs to the policy's [type](crate::registry::PolicyType), since it runs in another
 //! process.
 
 use crate::explaining::Explaining;
 use crate::knobs::Values;
 use crate::learning::Learning;
+use crate::orders::StandingOrders;
 use crate::port::MachineView;
 use crate::task::{Arrival, Dispatch, Pid};
 use crate::time::{Span, Stamp};
@@ -66,6 +68,10 @@ pub trait Policy: Send {
     fn explaining(&self) -> Option<&dyn Explaining> {
         None
     }
+    /// The policy's standing orders.
+    fn orders(&self) -> Option<&dyn StandingOrders> {
+        None
+    }
 }
 
 impl<P: Policy + ?Sized> Policy for Box<P> {
@@ -108,6 +114,9 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     fn explaining(&self) -> Option<&dyn Explaining> {
         (**self).explaining()
     }
+    fn orders(&self) -> Option<&dyn StandingOrders> {
+        (**self).orders()
+    }
 }
 
 /// The tasks that wait for a decision.
@@ -131,6 +140,9 @@ pub struct KernelRules {
     pub preempt_thresh: Span,
     /// Very many tasks wake up at the moment: the threshold counts as zero.
     pub burst: bool,
+    /// Longest slice of a Batch task. If it is shorter than a tick, a timer ends it while another
+    /// Batch task waits.
+    pub batch_slice: Span,
     /// Slice of a task that the backend places on an idle CPU. Fixed while it is loaded.
     pub idle_slice: Span,
 }
@@ -142,6 +154,7 @@ impl Default for KernelRules {
             hand_off: true,
             preempt_thresh: Span::from_millis(1),
             burst: false,
+            batch_slice: Span::from_millis(4),
             idle_slice: Span::from_micros(100),
         }
     }

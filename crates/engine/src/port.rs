@@ -3,6 +3,7 @@
 //! Mechanism: what carries messages between a scheduler and the tasks it schedules.
 
 use crate::facts::CpuSet;
+use crate::orders::Bounds;
 use crate::task::{Arrival, CpuId, Dispatch};
 
 /// The port has no space for a dispatch now.
@@ -22,12 +23,20 @@ pub struct MachineView {
     pub idle: CpuSet,
     /// CPUs that run a task of ours, of the first 64, as far as that is known.
     pub busy: CpuSet,
+    /// Orders executed so far while Batch work waited for a decision. Wraps.
+    pub passed: u32,
 }
 
 impl MachineView {
     /// Nothing is known of the machine.
-    pub const NONE: MachineView =
-        MachineView { cpus: 0, running: 0, here: None, idle: CpuSet(0), busy: CpuSet(0) };
+    pub const NONE: MachineView = MachineView {
+        cpus: 0,
+        running: 0,
+        here: None,
+        idle: CpuSet(0),
+        busy: CpuSet(0),
+        passed: 0,
+    };
 }
 
 /// Mechanism: the kernel, or something that behaves like it.
@@ -38,6 +47,8 @@ pub trait Port {
     fn send(&mut self, dispatch: &Dispatch) -> Result<(), Full>;
     /// Kicks `cpu` with preemption. Does nothing if the port cannot.
     fn kick(&mut self, cpu: CpuId);
+    /// Publishes the bounds on orders, `None` to execute none.
+    fn publish(&mut self, _bounds: Option<&Bounds>) {}
     /// The machine as it is now.
     fn view(&self) -> &MachineView;
 }

@@ -5,6 +5,7 @@
 pub use crate::explaining::Explaining;
 pub use crate::knobs::{Kind, Table, Values};
 pub use crate::learning::Learning;
+pub use crate::orders::{Order, StandingOrders};
 pub use crate::policy::{KernelRules, Policy, Waiting};
 pub use crate::port::MachineView;
 pub use crate::registry::{Counter, PolicyType};

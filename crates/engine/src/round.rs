@@ -70,7 +70,8 @@ pub fn round<P: Port, Q: Policy + ?Sized>(
     while done.sent < limits.dispatches
         || done.sent < limits.dispatches + limits.extra && (along || policy.wants_more())
     {
-        let Some(dispatch) = policy.next(now, port.view()) else { break };
+        let Some(mut dispatch) = policy.next(now, port.view()) else { break };
+        dispatch.order = policy.orders().and_then(|orders| orders.order(now, &dispatch));
         if port.send(&dispatch) == Err(Full) {
             policy.refused(dispatch);
             done.refused = true;
@@ -83,6 +84,7 @@ pub fn round<P: Port, Q: Policy + ?Sized>(
         }
     }
     done.pending = policy.waiting().nr_waiting();
+    port.publish(policy.orders().map(|orders| orders.bounds(now)).as_ref());
     done
 }
 

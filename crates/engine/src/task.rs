@@ -9,8 +9,9 @@ pub use crate::facts::Pid;
 pub use crate::topology::{CPUS_MAX, CpuId};
 
 use crate::facts::{CpuSet, Facts};
+use crate::orders::Order;
 use crate::time::{Span, Stamp, Vtime};
-use core::fmt;
+use core::fmt::{self, Write};
 
 /// Weight of a task of nice 0, as sched_ext counts.
 pub const WEIGHT_DEFAULT: u32 = 100;
@@ -106,10 +107,14 @@ impl Comm {
     }
 }
 
+/// For a terminal: a `?` stands for each control character and for bytes that are not UTF-8. A task
+/// can give itself any name, an escape sequence too.
 impl fmt::Display for Comm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.as_bytes().utf8_chunks() {
-            f.write_str(chunk.valid())?;
+            for c in chunk.valid().chars() {
+                f.write_char(if c.is_control() { '?' } else { c })?;
+            }
             if !chunk.invalid().is_empty() {
                 f.write_str("?")?;
             }
@@ -346,6 +351,8 @@ pub struct Dispatch {
     pub preempt: bool,
     /// Which rule selected the task.
     pub reason: Reason,
+    /// What holds for the next wakeups of the task; [`round`](crate::round()) asks the policy.
+    pub order: Option<Order>,
 }
 
 #[cfg(test)]
@@ -430,6 +437,8 @@ mod tests {
         assert_eq!(Comm::from_kernel(*b"sixteen_letters!").as_bytes().len(), COMM_LEN - 1);
         assert_eq!(Comm::from_text("a-name-that-is-too-long").as_bytes(), b"a-name-that-is-");
         assert_eq!(Comm::from_kernel(*b"\xff\xfeok\0\0\0\0\0\0\0\0\0\0\0\0").to_string(), "??ok");
+        let hostile = Comm::from_kernel(*b"\x1b[2J\n\x7f\xc2\x9b\xff\xc3\xa9\0\0\0\0\0");
+        assert_eq!(hostile.to_string(), "?[2J????é");
     }
 
     #[test]

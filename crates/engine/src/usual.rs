@@ -41,6 +41,7 @@ impl Request {
     pub fn dispatch(&self, view: &MachineView, tier: Tier, slice: Span, key: Vtime) -> Dispatch {
         let (placement, preempt) = usual_place(self, view, PlaceRules::default());
         let (pid, ticket, reason) = (self.pid, self.ticket, Reason::Order);
-        Dispatch { pid, ticket, placement, slice, vtime: key, tier, preempt, reason }
+        let (vtime, order) = (key, None);
+        Dispatch { pid, ticket, placement, slice, vtime, tier, preempt, reason, order }
     }
 }

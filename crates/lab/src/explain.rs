@@ -2,12 +2,15 @@
 
 //! `pandemonium_lab explain`: what a task is to the policy, why it waited, and what ran instead.
 
+mod orders;
+
+use self::orders::Orders;
 use crate::cli::{ExplainArgs, catalog};
 use crate::play::Case;
+use crate::printed::printable;
 use crate::simulated;
 use anyhow::{Result, bail};
 use pandemonium_engine::durations::Durations;
-use crate::printed::printable;
 use pandemonium_engine::task::{Arrival, Cause, Dispatch, Pid, Reason, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_record::Entry;
@@ -74,6 +77,7 @@ struct Subject {
     changes: u64,
     /// Decisions by [`Reason::index`].
     reasons: [u64; Reason::ALL.len()],
+    orders: Orders,
 }
 
 /// Everything that is read so far.
@@ -142,7 +146,11 @@ impl Story<'_> {
             tier: None,
             changes: 0,
             reasons: [0; Reason::ALL.len()],
+            orders: Orders::default(),
         });
+        if let Some(facts) = &arrival.facts {
+            subject.orders.executed(facts);
+        }
         subject.newest = *arrival;
         subject.last = now;
         if arrival.run_interval > Span::ZERO {
@@ -175,6 +183,7 @@ impl Story<'_> {
             }
         }
         let Some(subject) = self.subjects.get_mut(&pid) else { return };
+        subject.orders.given(self.now, dispatch);
         subject.tiers[tier.index()] += 1;
         subject.reasons[reason.index()] += 1;
         let before = subject.tier.replace(tier);
@@ -293,6 +302,7 @@ impl Subject {
                 facts.wakeups, facts.voluntary, facts.involuntary, facts.nice, facts.cpu_time
             );
         }
+        text += &self.orders.tell(start, names);
         text += &format!(
             " It waited {} us for a decision in the middle, {} us in one of a hundred cases, {} us \
              at most. It was chosen",

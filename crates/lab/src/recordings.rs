@@ -17,6 +17,7 @@ use pandemonium_engine::time::Span;
 use pandemonium_policies::{Fifo, Pandemonium};
 use pandemonium_record::file::read::Recording;
 use pandemonium_record::file::repeat::{Policies, Replayed, repeat};
+use pandemonium_record::file::write::{Header, Recorder};
 use pandemonium_record::{Entry, length};
 use pandemonium_sim::random::Random;
 use proptest::prelude::*;
@@ -160,6 +161,37 @@ fn the_fuzz_target_survives_mutants_of_a_recording() {
         survive_any(&data);
     }
     assert!(replayed > 500, "only {replayed} of 1500 got past the header");
+}
+
+/// A recording from another machine may have any text in it.
+#[test]
+fn neither_names_nor_the_header_of_a_recording_control_the_terminal() {
+    let header = Header { source: "\x1b[2J".into(), policy: "fi\x07fo".into(), redacted: false };
+    let mut recorder = Recorder::new(Vec::new(), &header, &[]).unwrap();
+    let hostile = Comm::from_kernel(*b"\x1b]0;\xff\x9b\xc2\x9b\x07\n\0\0\0\0\0\0");
+    for entry in read(&BYTES).unwrap().iter().take(2_000) {
+        recorder.add(&match *entry {
+            Entry::Took(arrival) => Entry::Took(Arrival { comm: hostile, ..arrival }),
+            other => other,
+        });
+    }
+    let bytes = recorder.finish().unwrap();
+    let pids = read(&bytes).unwrap().into_iter().find_map(|entry| match entry {
+        Entry::Took(arrival) => Some(arrival.pid.as_raw().to_string()),
+        _ => None,
+    });
+    let recording = || Recording::new(&bytes[..]).unwrap();
+    let told = explain(recording(), &pids.unwrap(), Span::ZERO).unwrap();
+    assert!(told.contains("?]0;"), "{told:?}");
+    let unknown = explain(recording(), "other", Span::ZERO).unwrap_err().to_string();
+    let mut replayed = Replayed::default();
+    repeat(&mut recording(), &policies(PANDEMONIUM), &[], &mut replayed).unwrap();
+    let waits = waits(&replayed).text();
+    assert!(waits.contains("?]0;"), "{waits:?}");
+    for text in [told, unknown, waits] {
+        let text = printable(&text);
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+    }
 }
 
 /// Such a recording exists when a CPU goes offline and the scheduler process restarts.

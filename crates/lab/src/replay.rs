@@ -4,6 +4,7 @@
 //! where not.
 
 use crate::cli::{ReplayArgs, catalog};
+use crate::printed::printable;
 use crate::table::{Cell, Table};
 use anyhow::{Result, anyhow};
 use pandemonium_engine::PolicyInfo;
@@ -19,7 +20,8 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let unknown = || anyhow!("the recording's policy {:?} is not known here", header.policy);
     let recorded = known.as_ref().map_err(|_| unknown());
     let policy = args.policy.map_or_else(|| recorded.copied(), Ok)?;
-    println!("{}, policy {}", header.source, header.policy);
+    let source = format!("{}, policy {}", header.source, header.policy);
+    println!("{}", printable(&source));
     let mut replayed = Replayed::default();
     let (set, into) = (&args.set, &mut replayed);
     let policies = Policies { recorded: known.ok().map(|info| info.knobs), replayed: policy };
@@ -48,18 +50,21 @@ fn report(replayed: &Replayed, policy: PolicyInfo) -> ExitCode {
 fn say(dispatch: Option<&Dispatch>, replayed: &Replayed) -> String {
     let Some(dispatch) = dispatch else { return "no decision".to_owned() };
     let name = replayed.names.get(&dispatch.pid).copied().unwrap_or_default();
-    let Dispatch { pid, ticket, placement, slice, vtime, tier, preempt, reason } = dispatch;
+    let Dispatch { pid, ticket, placement, slice, vtime, tier, preempt, reason, order } = dispatch;
     let (pid, ticket, vtime) = (pid.as_raw(), ticket.0, vtime.as_raw());
     let preempt = if *preempt { ", interrupting" } else { "" };
+    let order = order.map_or(String::new(), |order| {
+        format!(", with an order for {} wakeups in {}", order.credit, order.life)
+    });
     format!(
         "{name} (pid {pid}, ticket {ticket}) as {tier:?} on {placement:?} for {slice}, key \
-         {vtime}{preempt}, by {reason:?}"
+         {vtime}{preempt}, by {reason:?}{order}"
     )
 }
 
 /// The same arrivals under both: when they come is as it was recorded, so this says how the
 /// policies order, not how the machine would have gone on.
-fn waits(all: &Replayed) -> Table {
+pub fn waits(all: &Replayed) -> Table {
     let title = "from arrival to decision in us, the same arrivals";
     let mut table = Table::new(title, &["task", "run", "decisions", "p50", "p99", "longest"]);
     for (name, recorded) in &all.recorded.by_name {

@@ -142,6 +142,8 @@ pandemonium_engine::knobs! {
         "rule.low_power": low_power: bool = false, Kind::Switch;
         /// A running task may be interrupted for one that is more urgent.
         "rule.preempt": preempt: bool = true, Kind::Switch;
+        /// An urgent task gets a standing order: its next wakeups need no decision.
+        "rule.orders": orders: bool = true, Kind::Switch;
         /// The controller changes knobs once a second.
         "rule.adaptive": adaptive: bool = true, Kind::Switch;
         /// What was learned of a program is applied when its name appears.
@@ -177,6 +179,13 @@ impl Knobs {
     /// What may be done to place a task.
     pub fn place_rules(&self) -> PlaceRules {
         PlaceRules { preempt: self.rules.preempt, bound_local: self.percpu_local }
+    }
+
+    /// Whether tasks get standing orders. Orders preempt, and know neither of idle CPUs that are to
+    /// stay idle nor of the order of arrival.
+    pub fn gives_orders(&self) -> bool {
+        let rules = &self.rules;
+        rules.orders && rules.preempt && !rules.low_power && !rules.fifo_mode
     }
 
     /// No knob of the table.

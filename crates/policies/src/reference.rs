@@ -14,7 +14,8 @@ use pandemonium_engine::table::{Entered, TaskTable};
 use pandemonium_engine::task::{Arrival, Dispatch, Pid, Reason, Tier};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_engine::{
-    Explaining, KernelRules, Learning, MachineView, Mode, Policy, PolicyType, Setup, Waiting,
+    Explaining, KernelRules, Learning, MachineView, Mode, Policy, PolicyType, Setup,
+    StandingOrders, Waiting,
 };
 
 /// The knobs of every [`Reference`] policy.
@@ -108,6 +109,7 @@ impl<O: Ordering + Send> Policy for Reference<O> {
             tier: Tier::default(),
             preempt,
             reason: Reason::Order,
+            order: None,
         })
     }
 
@@ -301,6 +303,10 @@ impl<Q: Policy> Policy for Dropping<Q> {
 
     fn explaining(&self) -> Option<&dyn Explaining> {
         self.inner.explaining()
+    }
+
+    fn orders(&self) -> Option<&dyn StandingOrders> {
+        self.inner.orders()
     }
 }
 

@@ -6,6 +6,7 @@
 use super::Entry;
 use pandemonium_engine::facts::{CpuSet, Facts};
 use pandemonium_engine::knobs::{KNOBS_MAX, RawKnobs};
+use pandemonium_engine::orders::Order;
 use pandemonium_engine::procdb::{self, Minute};
 use pandemonium_engine::task::{
     Arrival, Cause, Comm, CpuId, Dispatch, Pid, Placement, Reason, Ticket, Tier, Weight,
@@ -84,12 +85,13 @@ pub fn encode(entry: &Entry, words: &mut [u64; WORDS_MAX]) -> usize {
     let mut out = WordWriter { words, length: 1 };
     let kind = match entry {
         Entry::Began { now, view } => {
-            let MachineView { cpus, running, here, idle, busy } = *view;
+            let MachineView { cpus, running, here, idle, busy, passed } = *view;
             out.put(now.as_nanos());
             out.put(u64::from(cpus) << 32 | u64::from(running));
             out.put(cpu_bits(here));
             out.put(idle.0);
             out.put(busy.0);
+            out.put(u64::from(passed));
             1
         }
         Entry::Took(arrival) => {
@@ -259,8 +261,9 @@ pub fn decode(words: &[u64]) -> Result<Entry, Damage> {
             let here = cpu_or_none(input.take()?)?;
             let idle = CpuSet(input.take()?);
             let busy = CpuSet(input.take()?);
+            let passed = small(input.take()?)?;
             let (cpus, running) = ((counts >> 32) as u32, counts as u32);
-            let view = MachineView { cpus, running, here, idle, busy };
+            let view = MachineView { cpus, running, here, idle, busy, passed };
             Entry::Began { now, view }
         }
         2 => Entry::Took(take_arrival(&mut input)?),
@@ -361,6 +364,9 @@ fn put_facts(out: &mut WordWriter, facts: &Facts) {
         last_cpu,
         run_interval,
         stopped,
+        orders,
+        ordered,
+        preempted,
     } = *facts;
     out.put(wakeups);
     out.put(voluntary);
@@ -377,6 +383,8 @@ fn put_facts(out: &mut WordWriter, facts: &Facts) {
     out.put(pid_bits(waker) << 32 | pid_bits(process));
     out.put(run_interval.as_nanos());
     out.put(stopped.as_nanos());
+    out.put(u64::from(orders) << 32 | pid_bits(preempted));
+    out.put(ordered.as_nanos());
 }
 
 fn take_facts(input: &mut WordReader) -> Result<Facts, Damage> {
@@ -386,6 +394,8 @@ fn take_facts(input: &mut WordReader) -> Result<Facts, Damage> {
     let rest = input.take()?;
     let flag = |bit: u32| rest >> (48 + bit) & 1 == 1;
     let pids = input.take()?;
+    let (run_interval, stopped) = (input.span()?, input.stamp()?);
+    let executed = input.take()?;
     Ok(Facts {
         wakeups,
         voluntary,
@@ -403,13 +413,16 @@ fn take_facts(input: &mut WordReader) -> Result<Facts, Damage> {
         last_cpu: cpu_or_none(rest >> 16)?,
         waker: pid_or_none(pids >> 32),
         process: pid_or_none(pids),
-        run_interval: input.span()?,
-        stopped: input.stamp()?,
+        run_interval,
+        stopped,
+        preempted: pid_or_none(executed),
+        orders: (executed >> 32) as u32,
+        ordered: input.stamp()?,
     })
 }
 
 fn put_dispatch(out: &mut WordWriter, dispatch: &Dispatch) {
-    let Dispatch { pid, ticket, placement, slice, vtime, tier, preempt, reason } = *dispatch;
+    let Dispatch { pid, ticket, placement, slice, vtime, tier, preempt, reason, order } = *dispatch;
     let (any, cpu) = match placement {
         Placement::Cpu(cpu) => (0, cpu),
         Placement::Any { near } => (1u64, near),
@@ -420,6 +433,10 @@ fn put_dispatch(out: &mut WordWriter, dispatch: &Dispatch) {
     out.put(ticket.0);
     out.put(slice.as_nanos());
     out.put(vtime.as_raw());
+    // The credit of an order is never zero.
+    let order = order.unwrap_or(Order { credit: 0, life: Span::ZERO, key_offset: Span::ZERO });
+    out.put(u64::from(order.credit) | order.life.as_micros() << 32);
+    out.put(order.key_offset.as_nanos());
 }
 
 fn take_dispatch(input: &mut WordReader) -> Result<Dispatch, Damage> {
@@ -436,7 +453,15 @@ fn take_dispatch(input: &mut WordReader) -> Result<Dispatch, Damage> {
         tier: tier(flags >> 2 & 3)?,
         preempt: flags >> 1 & 1 == 1,
         reason: *Reason::ALL.get((flags >> 4) as usize).ok_or(Damage)?,
+        order: take_order(input)?,
     })
+}
+
+fn take_order(input: &mut WordReader) -> Result<Option<Order>, Damage> {
+    let word = input.take()?;
+    let (credit, life) = (word as u32, Span::from_micros(word >> 32));
+    let order = Order { credit, life, key_offset: input.span()? };
+    Ok((order.credit > 0).then_some(order))
 }
 
 #[cfg(test)]
@@ -462,8 +487,8 @@ mod tests {
         Arrival { facts, ..raw.decode().unwrap() }
     }
 
-    fn entries() -> Vec<Entry> {
-        let facts = Facts {
+    fn facts() -> Facts {
+        Facts {
             wakeups: 1,
             voluntary: 2,
             involuntary: 3,
@@ -482,7 +507,14 @@ mod tests {
             last_cpu: CpuId::new(1023),
             run_interval: Span::from_nanos(7),
             stopped: Stamp::from_nanos(8),
-        };
+            orders: u32::MAX,
+            ordered: Stamp::from_nanos(9),
+            preempted: Pid::new(18),
+        }
+    }
+
+    fn entries() -> Vec<Entry> {
+        let facts = facts();
         let dispatch = |placement, tier| Dispatch {
             pid: Pid::new(7).unwrap(),
             ticket: Ticket(8),
@@ -492,10 +524,18 @@ mod tests {
             tier,
             preempt: true,
             reason: Reason::CodelRescue,
+            order: Some(Order::usual(Span::from_micros(4))),
         };
         let (cpu, name) = (CpuId::new(1000).unwrap(), Comm::from_text("make"));
         let idle = CpuSet(1 << 63);
-        let view = MachineView { cpus: 1024, running: 3, here: Some(cpu), idle, busy: CpuSet(5) };
+        let view = MachineView {
+            cpus: 1024,
+            running: 3,
+            here: Some(cpu),
+            idle,
+            busy: CpuSet(5),
+            passed: 7,
+        };
         let mut all = std::vec![
             Entry::Began { now: Stamp::from_nanos(u64::MAX), view },
             Entry::Began { now: Stamp::from_nanos(1), view: MachineView { here: None, ..view } },

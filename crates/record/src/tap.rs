@@ -5,6 +5,7 @@
 use super::{Entry, Writer, told_at_start};
 use pandemonium_engine::Setup;
 use pandemonium_engine::knobs::Values;
+use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::procdb::{Minute, Profile};
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid};
 use pandemonium_engine::time::Stamp;
@@ -82,6 +83,10 @@ impl<P: Port> Port for Tap<'_, '_, P> {
 
     fn kick(&mut self, cpu: CpuId) {
         self.port.kick(cpu);
+    }
+
+    fn publish(&mut self, bounds: Option<&Bounds>) {
+        self.port.publish(bounds);
     }
 
     fn view(&self) -> &MachineView {

@@ -4,6 +4,7 @@
 //! events and reports a violation as a sentence; none asks the machine or the policy.
 
 use super::observer::{Event, Observer, Occupant, TaskId};
+use super::order_checker::OrderChecker;
 use super::topology::{Cpus, Mask};
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -33,11 +34,13 @@ pub enum Judge {
     Memory,
     /// The scheduler process does not run round after round without effect while tasks wait.
     Livelock,
+    /// No standing order is executed beyond its bounds.
+    Orders,
 }
 
 impl Judge {
     /// All checkers.
-    pub const ALL: [Judge; 7] = [
+    pub const ALL: [Judge; 8] = [
         Judge::Conservation,
         Judge::Wait,
         Judge::Idle,
@@ -45,6 +48,7 @@ impl Judge {
         Judge::Shares,
         Judge::Memory,
         Judge::Livelock,
+        Judge::Orders,
     ];
 
     /// Its name in options and output.
@@ -57,6 +61,7 @@ impl Judge {
             Judge::Shares => "shares",
             Judge::Memory => "memory",
             Judge::Livelock => "livelock",
+            Judge::Orders => "orders",
         }
     }
 }
@@ -122,6 +127,7 @@ pub struct Checkers {
     loaded: bool,
     empty_rounds: u32,
     cpus: u32,
+    orders: OrderChecker,
 }
 
 impl Checkers {
@@ -143,6 +149,7 @@ impl Checkers {
             loaded: true,
             empty_rounds: 0,
             cpus,
+            orders: OrderChecker::default(),
         };
         (0..cpus).for_each(|cpu| {
             checkers.online.insert(cpu);
@@ -382,6 +389,9 @@ impl Known {
 
 impl Observer for Checkers {
     fn saw(&mut self, now: Stamp, event: &Event) {
+        if let Some(why) = self.orders.saw(now, event) {
+            self.complain(Judge::Orders, now, why);
+        }
         match *event {
             Event::Born { task, weight, mask, .. } => {
                 *self.known(task) =
@@ -391,7 +401,11 @@ impl Observer for Checkers {
             Event::Woke { task } => self.begins_to_wait(now, task),
             // It changed class or mask, or died. If it still waits, it is queued again.
             Event::Withdrawn { task } => drop(self.ends_to_wait(task)),
-            Event::Queued { task, .. } | Event::Congested { task } | Event::Direct { task, .. }
+            Event::Queued { task, .. }
+            | Event::Congested { task }
+            | Event::Direct { task, .. }
+            | Event::Ordered { task, .. }
+            | Event::Resumed { task }
                 if self.known(task).waits.is_none() =>
             {
                 self.begins_to_wait(now, task);

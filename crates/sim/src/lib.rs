@@ -58,6 +58,7 @@ pub mod event_queue;
 pub mod machine;
 pub mod measure;
 pub mod observer;
+mod order_checker;
 pub mod random;
 pub mod sampler;
 pub mod swarm;

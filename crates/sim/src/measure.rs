@@ -67,13 +67,6 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Wakeup latency of all tiers together.
-    pub fn wake_all(&self) -> Durations {
-        let mut all = Durations::default();
-        self.wake.iter().for_each(|tier| all.merge(tier));
-        all
-    }
-
     /// Work of the groups that count, in thousandths of a full-speed CPU.
     pub fn throughput(&self, workload: &Workload) -> u64 {
         let counted = self.groups.iter().zip(&workload.groups).filter(|(_, group)| group.counts);

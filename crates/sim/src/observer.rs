@@ -6,6 +6,7 @@
 use super::topology::Mask;
 use pandemonium_engine::Mode;
 use pandemonium_engine::knobs::Values;
+use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::task::{Arrival, Comm, Dispatch, Pid, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{MachineView, Round};
@@ -143,6 +144,22 @@ pub enum Event {
         /// The task.
         task: TaskId,
     },
+    /// The task's standing order was executed.
+    Ordered {
+        /// The task.
+        task: TaskId,
+        /// Its CPU.
+        cpu: u32,
+        /// Whether it preempts what the CPU runs. If not, it waits in the shared DSQ.
+        at_once: bool,
+    },
+    /// A task that an order preempted waits in the shared DSQ for the rest of its slice.
+    Resumed {
+        /// The task.
+        task: TaskId,
+    },
+    /// A round published the bounds on orders; `None` if no order is executed.
+    Bounded(Option<Bounds>),
     /// The backend dispatched the task without asking the policy.
     Direct {
         /// The task.

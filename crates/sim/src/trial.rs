@@ -160,11 +160,6 @@ impl Demands {
             shares_percent: None,
         }
     }
-
-    /// The kernel's bound for every policy: its watchdog allows a task to wait for 5 s.
-    pub fn of_the_kernel(self) -> Demands {
-        Demands { wait: WATCHDOG, ..self }
-    }
 }
 
 fn topology(shape: &Shape) -> Topology {

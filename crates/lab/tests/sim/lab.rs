@@ -59,16 +59,19 @@ fn a_run_prints_the_same_twice_and_says_what_it_is_about() {
 /// Beside tasks that wake up every few microseconds a hog runs, and they go on as they did.
 #[test]
 fn a_hog_lives_beside_a_pair_that_never_sleeps_for_long() {
-    let ran = |batch_starvation| {
+    let ran = |batch_starvation, orders| {
         let rule = format!("rule.batch_starvation={batch_starvation}");
-        let tables = tables(&["run", "ipc", "-n", "1", "--set", &rule]);
+        let orders = format!("rule.orders={orders}");
+        let tables = tables(&["run", "ipc", "-n", "1", "--set", &rule, "--set", &orders]);
         let figure = |row: usize, name| tables[2]["rows"][row][name].as_f64().unwrap();
         assert_eq!(tables[2]["rows"][0]["task"], "stress");
         (figure(0, "work"), figure(1, "p99"))
     };
-    let (with, without) = (ran("on"), ran("off"));
+    let (with, without) = (ran("on", "off"), ran("off", "off"));
     assert!(with.0 > 10.0 * without.0, "work: {with:?}, {without:?}");
     assert!(with.1 < 1.1 * without.1, "p99: {with:?}, {without:?}");
+    let orders = ran("on", "on");
+    assert!(orders.0 > with.0 && orders.1 < with.1, "with orders {orders:?}, without {with:?}");
 }
 
 #[test]
@@ -177,8 +180,11 @@ fn a_changed_setting_shows_in_a_replay() {
 fn a_task_is_explained_in_sentences() {
     let file = scratch("explain.rec");
     printed(&["run", "wake", "-n", "4", "--record", &file]);
+    let probe = printed(&["explain", &file, "--task", "probe"]);
+    let by_order = " times by standing orders, the last time by the order of ";
+    assert!(probe.contains(by_order) && probe.contains(" of 32, preempting burner["), "{probe}");
     let text = printed(&["explain", &file, "--task", "burner", "--over-us", "4000"]);
-    for words in ["burner (pid 1000) is Batch", "probe belongs to a more urgent tier", "had lost"] {
+    for words in ["burner (pid 1000) is Batch", "burner had the earlier deadline", "had lost"] {
         assert!(text.contains(words), "{words} is missing in\n{text}");
     }
     let simulated = printed(&["explain", "wake", "-n", "4", "-t", "burner", "--over-us", "4000"]);

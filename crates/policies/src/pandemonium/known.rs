@@ -122,6 +122,14 @@ impl Task {
         }
     }
 
+    /// Whether it is a known task that has just woken up, and has run for less than the shortest
+    /// slice since: a higher tier may have preempted it at once. It comes before tasks of its tier
+    /// that have run for longer, and before new ones, as by the policy's own key.
+    pub fn is_fresh(&self, knobs: &Knobs) -> bool {
+        let seen = &self.behaviour;
+        seen.is_known() && seen.awake() < knobs.slice_min && seen.forks() == 0
+    }
+
     /// What its slice depends on. An unknown task, without observed behaviour or prediction, gets a
     /// full slice.
     pub fn need(&self, knobs: &Knobs) -> Need {

@@ -18,6 +18,7 @@ mod fair;
 mod known;
 mod learning;
 mod order;
+mod orders;
 pub(crate) mod placement;
 mod policy_type;
 mod slices;
@@ -42,7 +43,9 @@ use pandemonium_engine::task::{
     Arrival, Cause, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT,
 };
 use pandemonium_engine::time::{ShortSpan, Span, Stamp, Vtime};
-use pandemonium_engine::{Explaining, KernelRules, Learning, MachineView, Policy, Waiting};
+use pandemonium_engine::{
+    Explaining, KernelRules, Learning, MachineView, Policy, StandingOrders, Waiting,
+};
 use pandemonium_engine::{Setup, TASKS_MAX};
 
 /// Classes of waiting tasks whose ages are compared: above Batch, Batch, and Batch below the
@@ -75,6 +78,10 @@ pub struct Pandemonium {
     predictions: u64,
     clock: Clock,
     turns: Turns,
+    /// Number of times that knobs changed: orders of before are void.
+    tunings: u32,
+    /// The count of executed orders that `turns` includes.
+    passed: u32,
     before: Before,
 }
 
@@ -107,6 +114,8 @@ impl Pandemonium {
             predictions: 0,
             clock: Clock::default(),
             turns: Turns::default(),
+            tunings: 0,
+            passed: 0,
             before: Before::default(),
         }
     }
@@ -331,22 +340,6 @@ impl Pandemonium {
         slot.map(|slot| (slot, reason))
     }
 
-    /// The key by which the kernel's queues order decided tasks, smallest first: the time of the
-    /// decision, plus an offset for the slice, plus an offset for the tier. A short slice goes
-    /// before a long one, as with EEVDF's virtual deadlines. A whole slice counts for one rescue
-    /// interval and a tier for two, so the lowest place of a tier is behind the highest of the tier
-    /// above, and no task waits there for ever.
-    fn kernel_key(&self, now: Stamp, slice: Span, tier: Tier) -> Vtime {
-        let rescue = self.limits.overflow_rescue;
-        let within = rescue.scale(slice.as_nanos(), self.knobs.slice.as_nanos().max(1)).min(rescue);
-        let behind = match tier {
-            Tier::LatCritical => within,
-            Tier::Interactive => rescue.scale(2, 1) + within,
-            Tier::Batch => rescue.scale(4, 1) + self.knobs.batch_slice,
-        };
-        Vtime::from_raw((now + behind).as_nanos())
-    }
-
     fn dispatch(
         &mut self,
         slot: Slot,
@@ -358,7 +351,8 @@ impl Pandemonium {
         let tier = task.classification.tier;
         let slice = slice(&task.need(context.knobs), context.mode, context.knobs);
         task.slice = ShortSpan::of(slice);
-        let vtime = self.kernel_key(context.now, slice, tier);
+        let is_fresh = task.is_fresh(context.knobs);
+        let key = context.now + self.key_offset(slice, tier, is_fresh);
         let (placement, preempt) = self.placer.place(request, tier, context);
         self.placer.note(placement, slice, context);
         Dispatch {
@@ -366,10 +360,11 @@ impl Pandemonium {
             ticket: request.ticket,
             placement,
             slice,
-            vtime,
+            vtime: Vtime::from_raw(key.as_nanos()),
             tier,
             preempt,
             reason,
+            order: None,
         }
     }
 }
@@ -401,6 +396,7 @@ impl Policy for Pandemonium {
 
     fn next(&mut self, now: Stamp, view: &MachineView) -> Option<Dispatch> {
         self.detectors.on_batch(now, self.batch_waits());
+        self.note_passed(view.passed);
         let (limits, knobs) = (self.limits, self.knobs);
         let mode = self.mode(now);
         let context = PlacementContext { now, view, mode, limits: &limits, knobs: &knobs };
@@ -453,6 +449,7 @@ impl Policy for Pandemonium {
 
     fn tune(&mut self, values: &Values) {
         self.knobs = Knobs::of(values);
+        self.tunings = self.tunings.wrapping_add(1);
     }
 
     fn kernel_rules(&self, now: Stamp) -> KernelRules {
@@ -461,6 +458,7 @@ impl Policy for Pandemonium {
             hand_off: self.knobs.rules.sync_wakeups,
             preempt_thresh: self.knobs.preempt_thresh,
             burst: self.mode(now).burst,
+            batch_slice: self.knobs.batch_slice,
             idle_slice: self.knobs.slice_min,
         }
     }
@@ -479,5 +477,9 @@ impl Policy for Pandemonium {
 
     fn explaining(&self) -> Option<&dyn Explaining> {
         Some(self)
+    }
+
+    fn orders(&self) -> Option<&dyn StandingOrders> {
+        (self.knobs.gives_orders() && !self.placer.has_domain()).then_some(self)
     }
 }

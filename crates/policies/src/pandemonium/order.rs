@@ -131,7 +131,7 @@ fn starved(waiting: &Situation, limits: &Scaling, rules: &Rules) -> Option<Choic
 }
 
 /// How many decisions for urgent tasks a waiting Batch task allows before it is in deficit.
-fn budget(mode: Mode, limits: &Scaling) -> u32 {
+pub fn budget(mode: Mode, limits: &Scaling) -> u32 {
     if mode.tight_deficit() { limits.deficit_budget_longrun } else { limits.deficit_budget }
 }
 

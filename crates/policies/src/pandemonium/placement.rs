@@ -77,6 +77,11 @@ impl Placer {
         }
     }
 
+    /// Whether there is a domain.
+    pub fn has_domain(&self) -> bool {
+        self.domain.is_some()
+    }
+
     /// Where the task goes, and whether the running task there must be preempted for it. The result
     /// is that of [`usual_place`], unless a limit, a mode or the domain changes it.
     pub fn place(
@@ -108,6 +113,12 @@ impl Placer {
                 (awake.map_or(Placement::Any { near }, Placement::Cpu), false)
             }
             (Placement::Any { .. }, _) => (Placement::Any { near }, false),
+            // Wakees that an order queued wait in the shared DSQ, which a CPU serves after its own.
+            (Placement::Cpu(_), false)
+                if tier == Tier::Batch && request.kicked.is_some() && knobs.gives_orders() =>
+            {
+                (Placement::Any { near }, false)
+            }
             placed => placed,
         }
     }
@@ -328,6 +339,20 @@ mod tests {
         assert_eq!(place(&request(None), &view(2), &local), ANYWHERE);
         assert_eq!(place(&bound, &view(2), &Knobs::default()), ANYWHERE);
         assert_eq!(place(&bound, &view(2), &local), (Placement::Cpu(cpu(1)), false));
+    }
+
+    /// A CPU serves its own queue first, and wakees that an order queued are in the shared one.
+    #[test]
+    fn with_orders_a_batch_task_waits_in_no_own_queue_unless_that_cpu_is_kicked() {
+        let mut without = Knobs::default();
+        without.rules.orders = false;
+        let placed_at =
+            |here, tier, knobs: &Knobs| placed(0, tier, &request(Some(1)), &view(here), knobs);
+        let (own, with) = ((Placement::Cpu(cpu(2)), false), Knobs::default());
+        assert_eq!(placed_at(2, Tier::Batch, &without), own);
+        assert_eq!(placed_at(2, Tier::Batch, &with), ANYWHERE);
+        assert_eq!(placed_at(2, Tier::Interactive, &with), own);
+        assert_eq!(placed_at(3, Tier::Batch, &with), (Placement::Cpu(cpu(1)), true));
     }
 
     /// Two tasks with a kick are decided in one round. The CPU is free for the first of them.

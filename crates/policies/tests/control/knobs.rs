@@ -31,7 +31,8 @@ fn every_mechanism_has_a_switch() {
     let on = "classifier compositors kworker_floor frame_floor rested cpu_bound_demotion \
               sleeper_credit awake_cap vtime_ceiling overflow_rescue deficit \
               starvation_rescue codel_rescue batch_starvation fork_loops longrun burst_cusum \
-              burst_wakeups affinity numa depth_gate sync_wakeups preempt adaptive procdb";
+              burst_wakeups affinity numa depth_gate sync_wakeups preempt orders adaptive \
+              procdb";
     let off = "fifo_mode low_power";
     let rules = on.split(' ').map(|name| (name, 1)).chain(off.split(' ').map(|name| (name, 0)));
     let mut known = 0;

@@ -25,7 +25,9 @@ impl Endless {
         let Arrival { pid, ticket, .. } = arrival(7, 3);
         let (slice, vtime) = (Span::from_millis(1), Vtime::START);
         let (tier, reason) = (Tier::default(), Reason::default());
-        let decision = Dispatch { pid, ticket, placement, slice, vtime, tier, preempt, reason };
+        let order = None;
+        let decision =
+            Dispatch { pid, ticket, placement, slice, vtime, tier, preempt, reason, order };
         Endless { decision, arrived: 0, refused: Vec::new(), room: usize::MAX }
     }
 }

@@ -16,7 +16,7 @@ pub const MAGIC: &[u8; 8] = b"PNDMREC\n";
 /// 3: a round's view has the set of busy CPUs.
 /// 4: tasks have more facts.
 /// 5: settings are those of the policy in the header; rescues are counted per round.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 7;
 /// zstd level: the fastest regular one, since compression competes with the recorded workload.
 const LEVEL: i32 = 1;
 /// Bytes gathered before they are compressed: a call of the compressor per word would cost more

@@ -169,7 +169,7 @@ impl<W: Observer> Machine<W> {
         match prev {
             Prev::Task(slot) => {
                 self.account_run(cpu, slot);
-                let slice = u32::try_from(self.setup.kernel_slice.as_nanos());
+                let slice = u32::try_from(self.renewed_slice(slot));
                 self.task(slot).slice = slice.unwrap_or(u32::MAX);
                 self.plan_cpu(cpu);
             }

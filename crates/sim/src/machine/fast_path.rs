@@ -5,6 +5,7 @@
 
 use super::kernel::Wake;
 use super::limits::{BATCH, FOREIGN, HANDOFF_TRUST, IDLE, OFFLINE, SCAN, WINDOW_BITS};
+use super::orders::OrderSlot;
 use super::rules::{CpuView, Need, Protection, count_handoff, find_victim};
 use super::state::{CpuRecord, Current, Kick, Stage, Where};
 use super::{Machine, Task};
@@ -26,6 +27,7 @@ pub(super) struct Settings {
     hand_off: bool,
     thresh: u64,
     burst: bool,
+    pub batch_slice: u64,
     /// Rank of the most urgent task that the policy holds, as far as the policy reports it;
     /// [`IDLE`] for none.
     pub waiting: u32,
@@ -33,8 +35,14 @@ pub(super) struct Settings {
 
 impl Settings {
     /// The settings before the first update.
-    pub(super) const NONE: Settings =
-        Settings { preempt: true, hand_off: true, thresh: 0, burst: false, waiting: IDLE };
+    pub(super) const NONE: Settings = Settings {
+        preempt: true,
+        hand_off: true,
+        thresh: 0,
+        burst: false,
+        batch_slice: 0,
+        waiting: IDLE,
+    };
 
     fn protection(&self) -> Protection {
         Protection { thresh: self.thresh, burst: self.burst }
@@ -46,6 +54,7 @@ impl Settings {
             preempt: rules.preempt,
             hand_off: rules.hand_off,
             thresh: rules.preempt_thresh.as_nanos(),
+            batch_slice: rules.batch_slice.as_nanos(),
             ..*self
         };
     }
@@ -98,7 +107,8 @@ impl<W: Observer> Machine<W> {
         let task = self.task(slot);
         task.kicked = kicked.map_or(-1, |cpu| cpu as i16);
         task.handed_off = handed_off;
-        if task.place == Where::Hands && (kicked.is_none() || handed_off) {
+        let is_queued = matches!(task.place, Where::Hands | Where::Shared);
+        if is_queued && (kicked.is_none() || handed_off) {
             self.watch_waiter(slot, here);
         }
     }
@@ -399,10 +409,11 @@ impl<W: Observer> Machine<W> {
         let slot = self.slot_of(pid)?;
         let task = &self.tasks[slot as usize];
         let parent = self.parents.get(&slot).copied().filter(|_| task.cpu_time == 0);
-        Some(Facts { waker: parent, ..self.facts_of(task) })
+        let order = self.order_slots.get(slot as usize).copied().unwrap_or_default();
+        Some(Facts { waker: parent, ..self.facts_of(task, &order) })
     }
 
-    fn facts_of(&self, task: &Task) -> Facts {
+    fn facts_of(&self, task: &Task, order: &OrderSlot) -> Facts {
         let group = &self.workload.groups[task.group as usize];
         Facts {
             wakeups: u64::from(task.wakeups),
@@ -421,6 +432,9 @@ impl<W: Observer> Machine<W> {
             last_cpu: CpuId::new(i32::from(task.ran_on)),
             run_interval: Span::from_nanos(task.run_interval),
             stopped: Stamp::from_nanos(task.stopped),
+            orders: order.executed,
+            ordered: Stamp::from_nanos(order.executed_at),
+            preempted: order.preempted,
             ..Facts::default()
         }
     }

@@ -205,7 +205,7 @@ impl<W: Observer> Machine<W> {
         match place {
             Where::Cpu(cpu) => self.release(u32::from(cpu), slot, Left::Gone),
             Where::Timer | Where::Blocked | Where::Vacant => return,
-            Where::Hands | Where::Queue(_) | Where::Shared => self.withdraw(slot),
+            Where::Hands | Where::Queue(_) | Where::Shared | Where::Local(_) => self.withdraw(slot),
         }
         let until = self.now + self.chance.between(1, AWAY_MAX);
         let task = self.task(slot);

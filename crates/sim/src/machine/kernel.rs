@@ -10,6 +10,7 @@ use super::state::{Current, Down, Kick, Stage, Where};
 use crate::observer::{Event, Observer};
 use crate::topology::Mask;
 use crate::workload::weight_of_nice;
+use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::task::{ENQ_WAKEUP, RawArrival};
 
 /// A wakeup's properties.
@@ -28,6 +29,10 @@ impl<W: Observer> Machine<W> {
     /// process if anything is pending, else the first task of its own DSQ, else of the shared
     /// DSQ.
     pub(super) fn dispatch(&mut self, cpu: u32, prev: Prev) -> Next {
+        // The kernel looks into the local DSQ before it calls `ops.dispatch`.
+        if let Some(slot) = self.cpus[cpu as usize].local.take() {
+            return Next::Task(slot);
+        }
         let drained = self.down.len().min(DRAIN);
         for _ in 0..drained {
             if let Some(down) = self.down.pop_front() {
@@ -47,9 +52,13 @@ impl<W: Observer> Machine<W> {
             self.shared.remove(&key);
             return Next::Task(slot);
         }
+        // No decided task may use this CPU.
+        if self.scheduler.pending > 0 && self.scheduler.stage == Stage::Queued {
+            return Next::Scheduler;
+        }
         match prev {
             Prev::Task(_) => Next::Keep,
-            Prev::Scheduler if self.is_pending() => Next::Keep,
+            Prev::Scheduler if self.scheduler.pending > 0 || self.is_pending() => Next::Keep,
             _ => Next::Nothing { again: drained > 0 },
         }
     }
@@ -65,9 +74,17 @@ impl<W: Observer> Machine<W> {
 
     /// Whether the scheduler process has work.
     fn is_pending(&mut self) -> bool {
-        core::mem::take(&mut self.scheduler.needed)
-            || self.scheduler.pending > 0
-            || !self.up.is_empty()
+        core::mem::take(&mut self.scheduler.needed) || self.waits_for_round() || !self.up.is_empty()
+    }
+
+    /// Whether tasks that the policy holds need a round: `order_is_pending`. While only Batch tasks
+    /// do, the CPU first runs those that are decided.
+    fn waits_for_round(&self) -> bool {
+        let due = |bounds: &Bounds| {
+            bounds.batch_due.is_some_and(|due| self.now >= due.as_nanos()) || self.shared.is_empty()
+        };
+        self.scheduler.pending > 0
+            && (self.scheduler.urgent || self.bounds.as_ref().is_none_or(due))
     }
 
     /// `dispatch_task`: puts the task of a decision into the DSQ that the decision names.
@@ -136,6 +153,7 @@ impl<W: Observer> Machine<W> {
         match task.place {
             Where::Queue(cpu) => drop(self.queues[cpu as usize].remove(&key)),
             Where::Shared => drop(self.shared.remove(&key)),
+            Where::Local(cpu) => self.cpus[cpu as usize].local = None,
             _ => {}
         }
         let task = self.id(slot);
@@ -185,7 +203,7 @@ impl<W: Observer> Machine<W> {
             return (home, false);
         }
         let Some(cpu) = self.pick_idle(mask, home, how.by, how.sync) else {
-            return (home, false);
+            return (self.steer(slot, home, how).unwrap_or(home), false);
         };
         let direct = self.is_free(cpu);
         if direct {
@@ -235,6 +253,11 @@ impl<W: Observer> Machine<W> {
 
     /// `queue_task_to_userspace`.
     pub(super) fn queue_up(&mut self, slot: u32, flags: u64) {
+        if self.execute_order(slot, flags) {
+            return;
+        }
+        let ticket = self.tasks[slot as usize].tickets + 1;
+        self.note_message(slot, ticket);
         if self.up.len() >= RING || self.injects_full_ring(slot) {
             self.counters.congested += 1;
             self.counters.direct += 1;

@@ -11,6 +11,7 @@ mod fast_path;
 mod faults;
 mod kernel;
 pub mod limits;
+mod orders;
 mod program;
 pub mod rules;
 mod scheduler;
@@ -29,7 +30,9 @@ use super::workload::Workload;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use fast_path::Settings;
-use limits::{HEARTBEAT, RING};
+use limits::{HEARTBEAT, RING, WINDOW_BITS};
+use orders::{OrderKicks, OrderSlot};
+use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::task::{Arrival, Pid};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{KernelRules, MachineView, Policy};
@@ -171,6 +174,16 @@ pub struct Machine<W> {
     lost_kicks: u64,
     /// Tasks above Batch that the policy dispatched since the process last left a CPU.
     decided: Vec<Pid>,
+    /// What the backend keeps of each task for orders, by slot.
+    order_slots: Vec<OrderSlot>,
+    /// The bounds on orders; `None` if no order is executed.
+    bounds: Option<Bounds>,
+    /// When the round began, by the policy's clock.
+    begun: Stamp,
+    /// Orders executed while Batch work waited for a decision, and the count at which they stop to
+    /// pass it.
+    passed: u32,
+    passed_max: u32,
     /// Exited tasks that the policy has not been told of.
     gone: Vec<Pid>,
     /// Start times of a row's open measurements, by the slot of its first task.
@@ -217,6 +230,11 @@ impl<W: Observer> Machine<W> {
             watches: alloc::vec![Watch::default(); cpus as usize],
             lost_kicks: 0,
             decided: Vec::new(),
+            order_slots: Vec::with_capacity(room),
+            bounds: None,
+            begun: Stamp::default(),
+            passed: 0,
+            passed_max: 0,
             gone: Vec::new(),
             marks: BTreeMap::new(),
             counters: KernelCounters::default(),
@@ -358,6 +376,8 @@ impl Cpu {
             seen: CpuRecord::default(),
             online: true,
             skew: 0,
+            local: None,
+            order_kicks: OrderKicks::default(),
         }
     }
 }
@@ -369,6 +389,7 @@ impl Scheduler {
             cpu: 0,
             needed: false,
             pending: 0,
+            urgent: false,
             ran: EPOCH,
             took: 0,
             sent: 0,

@@ -4,6 +4,7 @@
 
 use super::cpu::Prev;
 use super::kernel::Wake;
+use super::orders::OrderSlot;
 use super::state::{Task, Where};
 use super::{EPOCH, Machine, NO_SLOT, PID_FIRST, Plan};
 use crate::observer::{Event, Left, Observer};
@@ -87,6 +88,7 @@ impl<W: Observer> Machine<W> {
             nice,
             ..Task::vacant(slot)
         };
+        *self.order_slot(slot) = OrderSlot::default();
         let task = self.id(slot);
         self.emit(Event::Born { task, comm, weight: weight_of_nice(nice), mask });
         // If the program starts with sleep, the task becomes runnable only after that sleep.

@@ -8,6 +8,7 @@ use super::state::{Current, Down, Kick, Stage, Where};
 use super::{Machine, Plan};
 use crate::observer::{Event, Left, Observer};
 use pandemonium_engine::facts::CpuSet;
+use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Placement};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{Full, Limits, MachineView, Policy, Port, round};
@@ -42,6 +43,7 @@ impl<W: Observer> Machine<W> {
             here: CpuId::new(self.scheduler.cpu as i32),
             idle: runs(|current| *current == Current::Idle),
             busy: runs(|current| matches!(current, Current::Task(_))),
+            passed: self.passed,
         };
     }
 
@@ -58,6 +60,7 @@ impl<W: Observer> Machine<W> {
         self.look();
         let now = Stamp::from_nanos(self.now + self.cpus[cpu as usize].skew);
         let view = self.view;
+        self.begun = now;
         self.emit(Event::Began { cpu, now, view });
         let done = round(now, self, policy, Limits::KERNEL);
         let costs = &self.setup.costs;
@@ -76,6 +79,7 @@ impl<W: Observer> Machine<W> {
             busy,
         });
         self.scheduler.pending = done.pending as u64;
+        self.scheduler.urgent = policy.wants_more();
         self.settings.tell(policy, now);
         self.event_queue.add(self.now + busy.as_nanos(), Plan::Round);
     }
@@ -172,6 +176,7 @@ impl<W: Observer> Port for Machine<W> {
             self.task(slot).tier = Some(dispatch.tier);
         }
         self.look_after(dispatch);
+        self.post(dispatch);
         self.scheduler.sent += 1;
         self.staged.push(Down { dispatch: *dispatch, cpu });
         self.emit(Event::Sent { dispatch: *dispatch, cpu });
@@ -184,6 +189,14 @@ impl<W: Observer> Port for Machine<W> {
             self.scheduler.calls += 1;
             self.staged_kicks.push(cpu);
         }
+    }
+
+    fn publish(&mut self, bounds: Option<&Bounds>) {
+        let may_order = self.setup.fast_path && self.setup.builtin_idle;
+        self.bounds = bounds.copied().filter(|_| may_order);
+        let passes = self.bounds.map_or(0, |bounds| bounds.passes);
+        self.passed_max = self.passed.wrapping_add(passes);
+        self.emit(Event::Bounded(self.bounds));
     }
 
     fn view(&self) -> &MachineView {
@@ -203,6 +216,8 @@ impl<W: Observer> Machine<W> {
         let before = self.scheduler.stage;
         self.scheduler.stage = Stage::Unloaded;
         self.scheduler.pending = 0;
+        self.order_slots.clear();
+        (self.bounds, self.passed) = (None, 0);
         self.emit(Event::Loaded(false));
         for slot in 0..self.tasks.len() as u32 {
             if self.tasks[slot as usize].waits() {

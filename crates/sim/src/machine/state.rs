@@ -2,6 +2,7 @@
 
 //! The state of tasks, CPUs, queues and the scheduler process.
 
+use super::orders::OrderKicks;
 use crate::observer::TaskId;
 use crate::random::Random;
 use crate::topology::Mask;
@@ -23,6 +24,8 @@ pub(super) enum Where {
     Queue(u16),
     /// In the queue for any CPU.
     Shared,
+    /// In the local DSQ of a CPU, which runs it next.
+    Local(u16),
     /// On a CPU.
     Cpu(u16),
 }
@@ -90,7 +93,7 @@ pub(super) struct Task {
 impl Task {
     /// Whether it waits for a CPU.
     pub fn waits(&self) -> bool {
-        matches!(self.place, Where::Hands | Where::Queue(_) | Where::Shared)
+        matches!(self.place, Where::Hands | Where::Queue(_) | Where::Shared | Where::Local(_))
     }
 
     /// Its tier as the fast path sees it.
@@ -137,6 +140,9 @@ pub(super) struct Cpu {
     pub online: bool,
     /// How far its clock is ahead.
     pub skew: u64,
+    /// The task in its local DSQ: the wakee for which an order preempts the CPU's task.
+    pub local: Option<u32>,
+    pub order_kicks: OrderKicks,
 }
 
 /// The fast path's record of a CPU: `struct fp_cpu`.
@@ -215,8 +221,9 @@ pub(super) struct Scheduler {
     pub cpu: u32,
     /// Run it even if nothing is pending (`usersched_needed`).
     pub needed: bool,
-    /// Tasks that it last reported as pending.
+    /// Tasks that it last reported as pending, and whether one of them is above Batch.
     pub pending: u64,
+    pub urgent: bool,
     /// When it last ran.
     pub ran: u64,
     /// What the current round has done so far: it costs simulated time.
@@ -240,6 +247,8 @@ pub struct KernelCounters {
     pub congested: u64,
     /// Kicks by which the fast path preempted a victim for a waiting task.
     pub kicks: u64,
+    /// Standing orders executed.
+    pub orders: u64,
     /// Kicks that the policy asked for.
     pub asked: u64,
     /// Rounds of the scheduler process.

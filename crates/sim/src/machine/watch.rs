@@ -93,10 +93,17 @@ impl<W: Observer> Machine<W> {
     /// Whether a task waits that is at least as urgent as the occupant, as far as the fast path
     /// knows.
     fn has_urgent_waiter(&self, cpu: u32) -> bool {
-        let occupant = self.rank_of(self.cpus[cpu as usize].seen.current);
-        self.settings.waiting >= occupant
-            || !self.queues[cpu as usize].is_empty()
-            || occupant == rank(Tier::Batch) && !self.shared.is_empty()
+        let seen = &self.cpus[cpu as usize].seen;
+        let (occupant, low_weight) = (self.rank_of(seen.current), seen.low_weight);
+        let waiting = self.settings.waiting;
+        if !self.queues[cpu as usize].is_empty() || waiting > occupant {
+            return true;
+        }
+        if occupant != rank(Tier::Batch) {
+            return waiting == occupant;
+        }
+        let is_short = self.settings.batch_slice < self.setup.costs.tick.as_nanos() / 4 * 3;
+        (is_short || low_weight) && (waiting == occupant || !self.shared.is_empty())
     }
 
     /// The timer callback: `timer_callback`.

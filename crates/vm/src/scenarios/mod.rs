@@ -19,14 +19,15 @@ mod lifecycle;
 mod mix;
 mod modes;
 mod offline;
+mod orders;
 mod phases;
 mod procdb;
 mod record;
 mod stranger;
 mod stress;
 mod tiers;
-
 mod unit;
+
 use crate::scenario::Scenario;
 pub use stranger::PROGRAMS as STRANGERS_PROGRAMS;
 
@@ -35,9 +36,9 @@ pub const SUITE: &[&[Scenario]] = &[
     harness::ALL,
     lifecycle::ALL,
     errors::ALL,
-    held_up::ALL,
     check::ALL,
     unit::ALL,
+    held_up::ALL,
     control::ALL,
     procdb::ALL,
     record::ALL,
@@ -52,6 +53,7 @@ pub const SUITE: &[&[Scenario]] = &[
     fast_path::ALL,
     phases::ALL,
     lab::ALL,
+    orders::ALL,
     stranger::ALL,
     stress::ALL,
 ];

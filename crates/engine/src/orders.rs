@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Standing orders: decisions made ahead.
+//!
+//! With a decision a policy may order what happens at the next wakeups of the task. The backend
+//! executes an order at the wakeup itself, without the scheduler process. An order repeats the tier
+//! and the slice of the decision that it came with. The policy learns of executions with the task's
+//! next message ([`Facts::orders`](crate::facts::Facts::orders)).
+//!
+//! ```text
+//! decision with an order --> the task wakes up --> verdict --> it preempts a lower tier
+//!                                                         --> it waits in the shared DSQ
+//!                                                         --> it is queued to user space
+//! ```
+//!
+//! [`verdict`] is what the backend does. `src/bpf/order_rules.h` states it again in C, and a test
+//! compares the two.
+
+use crate::task::{Dispatch, Tier};
+use crate::time::{Span, Stamp, Vtime};
+
+/// A shorter rest of a slice is not worth a switch: the task is queued to user space.
+pub const REST_MIN: Span = Span::from_micros(100);
+
+/// A standing order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// How often it may be executed.
+    pub credit: u32,
+    /// For how long it is valid.
+    pub life: Span,
+    /// The task's key in the shared DSQ is the time of the wakeup plus this.
+    pub key_offset: Span,
+}
+
+impl Order {
+    /// The usual order. A task that wakes up at 1 kHz is judged again 31 times a second, one that
+    /// draws 60 frames a second four times.
+    pub const fn usual(key_offset: Span) -> Order {
+        Order { credit: 32, life: Span::from_millis(250), key_offset }
+    }
+}
+
+/// The bounds on all orders, published after each round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// The number of the epoch. Orders of other epochs are void.
+    pub epoch: u32,
+    /// The highest tier of which a task waits for a decision.
+    pub waiting: Option<Tier>,
+    /// From when on Batch work that waits for a decision is due; `None` if none waits.
+    pub batch_due: Option<Stamp>,
+    /// How many orders may still be executed once Batch work is due.
+    pub passes: u32,
+}
+
+/// A policy that writes orders. It offers itself by [`Policy::orders`](crate::Policy::orders).
+pub trait StandingOrders {
+    /// The order that goes with a decision.
+    fn order(&self, now: Stamp, decision: &Dispatch) -> Option<Order>;
+    /// The bounds until the next round.
+    fn bounds(&self, now: Stamp) -> Bounds;
+}
+
+/// What runs on a CPU, the least urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Occupant {
+    /// Nothing.
+    Idle,
+    /// A task of this tier.
+    Task(Tier),
+    /// The scheduler process, or a task that orders do not preempt.
+    Foreign,
+}
+
+/// What the verdict depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// The time.
+    pub now: Stamp,
+    /// Why the task is enqueued.
+    pub event: Event,
+    /// The epoch that is valid.
+    pub epoch: u32,
+    /// The highest tier of which a task waits for a decision.
+    pub waiting: Option<Tier>,
+    /// From when on Batch work is due.
+    pub batch_due: Option<Stamp>,
+    /// How many orders may still be executed once Batch work is due.
+    pub passes: u32,
+    /// What the task's CPU runs.
+    pub occupant: Occupant,
+    /// The key of the task that the CPU runs.
+    pub occupant_key: Vtime,
+    /// A task waits in the CPU's local DSQ, or was chosen to run on the CPU, which idles.
+    pub occupied: bool,
+    /// The limits on kicks forbid to preempt the CPU's task now.
+    pub limited: bool,
+}
+
+/// Why a task is enqueued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It woke up, and has this order.
+    Wakeup(Option<Posted>),
+    /// It lost its CPU with this rest of its slice; zero unless an order preempted it.
+    Requeue(Span),
+}
+
+/// An order as the backend keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// The tier of the decision.
+    pub tier: Tier,
+    /// The key of the task is the time of the wakeup plus this.
+    pub key_offset: Span,
+    /// When it ends.
+    pub until: Stamp,
+    /// How often it may still be executed.
+    pub left: u32,
+    /// The epoch in which it was written.
+    pub epoch: u32,
+}
+
+/// What happens to a task that would be queued to user space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is queued to user space.
+    Ask,
+    /// It runs at once and preempts what runs on its CPU.
+    Preempt,
+    /// It waits in the shared DSQ, by its key.
+    Queue,
+    /// It waits in the shared DSQ for the rest of its slice, by its old key.
+    Resume,
+}
+
+/// What happens to the task.
+///
+/// A preempted task goes on with the rest of its slice. A used-up slice ends in user space. An
+/// order is executed only while it is valid, and while nothing in user space comes before the task.
+/// It preempts a lower tier, but no task of it whose key has passed, because that task is next by
+/// the order of keys. It preempts a task of its own tier that has a later key. At most one task
+/// waits in a local DSQ: after it the CPU calls `ops.dispatch`, where the scheduler process gets
+/// its turn.
+pub fn verdict(view: &View) -> Verdict {
+    let order = match view.event {
+        Event::Requeue(rest) if rest >= REST_MIN => return Verdict::Resume,
+        Event::Requeue(_) | Event::Wakeup(None) => return Verdict::Ask,
+        Event::Wakeup(Some(order)) => order,
+    };
+    let valid = order.tier > Tier::Batch
+        && order.left > 0
+        && order.epoch == view.epoch
+        && view.now < order.until;
+    let due = view.batch_due.is_some_and(|due| view.now >= due) && view.passes == 0;
+    if !valid || due || view.waiting >= Some(order.tier) {
+        return Verdict::Ask;
+    }
+    let occupant_key = view.occupant_key.as_raw();
+    match view.occupant {
+        occupant if occupant > Occupant::Task(order.tier) || view.occupied => Verdict::Queue,
+        Occupant::Idle => Verdict::Preempt,
+        occupant if occupant == Occupant::Task(order.tier) => {
+            let is_later = occupant_key > (view.now + order.key_offset).as_nanos();
+            if is_later && !view.limited { Verdict::Preempt } else { Verdict::Queue }
+        }
+        _ if view.limited || occupant_key <= view.now.as_nanos() => Verdict::Ask,
+        _ => Verdict::Preempt,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Stamp = Stamp::from_nanos(1 << 40);
+
+    const ORDER: Posted = Posted {
+        tier: Tier::LatCritical,
+        key_offset: Span::from_nanos(5),
+        until: Stamp::from_nanos((1 << 40) + 1),
+        left: 1,
+        epoch: 7,
+    };
+
+    /// A wakeup on a CPU that runs a Batch task in its turn, with one of each bound left.
+    fn wakeup(change: fn(&mut View, &mut Posted)) -> Verdict {
+        let mut order = ORDER;
+        let mut view = View {
+            now: NOW,
+            event: Event::Wakeup(None),
+            epoch: 7,
+            waiting: Some(Tier::Batch),
+            batch_due: Some(NOW),
+            passes: 1,
+            occupant: Occupant::Task(Tier::Batch),
+            occupant_key: Vtime::from_raw((1 << 40) + 1),
+            occupied: false,
+            limited: false,
+        };
+        change(&mut view, &mut order);
+        view.event = Event::Wakeup(Some(order));
+        verdict(&view)
+    }
+
+    #[test]
+    fn a_valid_order_preempts_a_lower_tier_and_takes_an_idle_cpu() {
+        assert_eq!(wakeup(|_, _| ()), Verdict::Preempt);
+        let interactive = wakeup(|view, _| view.occupant = Occupant::Task(Tier::Interactive));
+        assert_eq!(interactive, Verdict::Preempt);
+        let idle = wakeup(|view, _| (view.occupant, view.limited) = (Occupant::Idle, true));
+        assert_eq!(idle, Verdict::Preempt);
+    }
+
+    #[test]
+    fn each_bound_of_an_order_ends_it() {
+        for change in [
+            (|_, order| order.left = 0) as fn(&mut View, &mut Posted),
+            |view, order| order.until = view.now,
+            |_, order| order.epoch = 6,
+            |_, order| order.tier = Tier::Batch,
+            |view, _| view.passes = 0,
+            |view, order| view.waiting = Some(order.tier),
+            |view, _| view.limited = true,
+            |view, _| view.occupant_key = Vtime::from_raw(view.now.as_nanos()),
+        ] {
+            assert_eq!(wakeup(change), Verdict::Ask);
+        }
+        let not_due = wakeup(|view, _| (view.batch_due, view.passes) = (None, 0));
+        assert_eq!(not_due, Verdict::Preempt);
+    }
+
+    #[test]
+    fn an_order_waits_for_its_own_tier_and_for_the_scheduler_process() {
+        for change in [
+            (|view, _| view.occupant = Occupant::Task(Tier::LatCritical))
+                as fn(&mut View, &mut Posted),
+            |view, _| view.occupant = Occupant::Foreign,
+            |view, _| view.occupied = true,
+        ] {
+            assert_eq!(wakeup(change), Verdict::Queue);
+        }
+    }
+
+    #[test]
+    fn an_order_preempts_a_later_key_of_its_own_tier() {
+        let verdict_of = |key: u64, limited: bool| {
+            let mut view = View { event: Event::Wakeup(Some(ORDER)), ..view_of_wakeup() };
+            (view.epoch, view.limited) = (7, limited);
+            view.occupant = Occupant::Task(Tier::LatCritical);
+            view.occupant_key = Vtime::from_raw(NOW.as_nanos() + key);
+            verdict(&view)
+        };
+        assert_eq!(verdict_of(6, false), Verdict::Preempt);
+        assert_eq!(verdict_of(5, false), Verdict::Queue);
+        assert_eq!(verdict_of(6, true), Verdict::Queue);
+    }
+
+    #[test]
+    fn a_preempted_task_goes_on_unless_its_slice_is_used_up() {
+        let requeue = |rest| {
+            let mut view = View { event: Event::Requeue(rest), ..view_of_wakeup() };
+            view.passes = 0;
+            verdict(&view)
+        };
+        assert_eq!(requeue(REST_MIN), Verdict::Resume);
+        assert_eq!(requeue(REST_MIN - Span::from_nanos(1)), Verdict::Ask);
+        assert_eq!(requeue(Span::ZERO), Verdict::Ask);
+        let unknown = View { event: Event::Wakeup(None), ..view_of_wakeup() };
+        assert_eq!(verdict(&unknown), Verdict::Ask);
+    }
+
+    fn view_of_wakeup() -> View {
+        View {
+            now: NOW,
+            event: Event::Wakeup(None),
+            epoch: 0,
+            waiting: None,
+            batch_due: None,
+            passes: 0,
+            occupant: Occupant::Idle,
+            occupant_key: Vtime::from_raw(0),
+            occupied: false,
+            limited: false,
+        }
+    }
+}

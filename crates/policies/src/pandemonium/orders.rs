@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What the kernel's queues and the backend get: keys, standing orders and their bounds.
+
+use super::Pandemonium;
+use super::order::budget;
+use pandemonium_engine::Policy;
+use pandemonium_engine::orders::{Bounds, Order, StandingOrders};
+use pandemonium_engine::task::{Dispatch, Tier};
+use pandemonium_engine::time::{Span, Stamp};
+
+impl StandingOrders for Pandemonium {
+    /// A task above Batch whose behaviour is known gets an order. An unknown task may turn out to
+    /// be anything, and a task that forks is judged at each message.
+    fn order(&self, _now: Stamp, decision: &Dispatch) -> Option<Order> {
+        let task = self.table.data(self.table.find(decision.pid)?);
+        let is_steady = task.behaviour.is_known() && task.behaviour.forks() == 0;
+        // A wakee has not run since it slept.
+        let key_offset = self.key_offset(decision.slice, decision.tier, true);
+        (decision.tier > Tier::Batch && is_steady).then(|| Order::usual(key_offset))
+    }
+
+    /// Orders may pass waiting Batch work until it is due, and then as often as the deficit allows.
+    /// What changes knobs or mode ends all orders.
+    fn bounds(&self, now: Stamp) -> Bounds {
+        let mode = self.mode(now);
+        let waits = |tier: &Tier| !self.queues[tier.index()].is_empty();
+        let thresh = self.knobs.sojourn_thresh;
+        let age = self.batch_waits().then(|| self.situation(now).batch_age.unwrap_or_default());
+        Bounds {
+            epoch: self.tunings << 2 | u32::from(mode.burst) << 1 | u32::from(mode.longrun),
+            waiting: [Tier::LatCritical, Tier::Interactive].into_iter().find(waits),
+            batch_due: age.map(|age| now + (thresh - age)),
+            passes: budget(mode, &self.limits).saturating_sub(self.turns.deficit),
+        }
+    }
+}
+
+impl Pandemonium {
+    /// Counts the orders that were executed while Batch work waited as decisions for urgent tasks.
+    /// `passed` counts all such orders so far.
+    pub(super) fn note_passed(&mut self, passed: u32) {
+        let new = passed.wrapping_sub(self.passed);
+        self.passed = passed;
+        if self.batch_waits() {
+            self.turns.deficit = self.turns.deficit.saturating_add(new);
+        }
+    }
+
+    /// What is added to the time of the decision to get the key by which the kernel's queues order
+    /// decided tasks, smallest first: an offset for the slice and one for the tier. A short slice
+    /// goes before a long one, as with EEVDF's virtual deadlines. A whole slice counts for one
+    /// rescue interval and a tier for two, so the lowest place of a tier is behind the highest of
+    /// the tier above, and no task waits there for ever. In Interactive a fresh task has no offset for its
+    /// slice ([`Task::is_fresh`](super::known::Task::is_fresh)).
+    pub(super) fn key_offset(&self, slice: Span, tier: Tier, is_fresh: bool) -> Span {
+        let rescue = self.limits.overflow_rescue;
+        let within = rescue.scale(slice.as_nanos(), self.knobs.slice.as_nanos().max(1)).min(rescue);
+        match tier {
+            Tier::LatCritical => within,
+            Tier::Interactive if is_fresh => rescue.scale(2, 1),
+            Tier::Interactive => rescue.scale(2, 1) + within,
+            Tier::Batch => rescue.scale(4, 1) + self.knobs.batch_slice,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Standing orders: most wakeups on a busy machine need no decision.
+
+use crate::guest::load::{Kind, Load};
+use crate::guest::probe::Samples;
+use crate::guest::scheduler::Scheduler;
+use crate::guest::{Guest, report, round_trips, wakeups};
+use crate::scenario::{Scenario, USUAL};
+use anyhow::{Result, ensure};
+use std::thread::sleep;
+use std::time::Duration;
+
+pub const ALL: &[Scenario] = &[Scenario {
+    name: "orders",
+    about: "beside hogs most wakeups of a sleeper, of four fast sleepers and of a pipe are \
+        executed by standing orders, and each hog moves; with --no-orders none is. In exact mode: \
+        a busy host would delay every task",
+    limit_s: 180,
+    exact: true,
+    once: true,
+    run: orders,
+    ..USUAL
+}];
+
+const SETTLES: Duration = Duration::from_millis(700);
+const SECONDS: u64 = 2;
+/// Of the wakeups of tasks that are known. The rest renews orders, one of 32 wakeups, or finds an
+/// idle CPU.
+const LEAST_SHARE: f64 = 0.6;
+
+const FIELDS: [&str; 9] = [
+    "nr_orders",
+    "nr_orders_queued",
+    "nr_resumed",
+    "nr_wakeups",
+    "nr_requeues",
+    "nr_user_dispatches",
+    "nr_kernel_dispatches",
+    "nr_kicks",
+    "nr_timers",
+];
+
+fn orders(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    let hogs = vec![Kind::Hog; 2 * guest.cpus];
+    let few = vec![Kind::Hog; guest.cpus];
+    let crowd = [hogs.clone(), vec![Kind::Periodic { period_us: 1_000 }; 4]].concat();
+    let mut short = Vec::new();
+    let wakes = || wakeups::start(SECONDS)?.finish();
+    for (name, plan) in
+        [("one sleeper", &hogs), ("as many hogs as CPUs", &few), ("four sleepers", &crowd)]
+    {
+        let share = measure(&scheduler, name, plan, wakes)?;
+        if share < LEAST_SHARE {
+            short.push(name);
+        }
+    }
+    let trips = || round_trips::start(guest.cpus, SECONDS)?.finish();
+    let share = measure(&scheduler, "a pipe", &few, trips)?;
+    if share < LEAST_SHARE {
+        short.push("a pipe");
+    }
+    scheduler.finish()?;
+    ensure!(short.is_empty(), "too few wakeups were executed by orders: {short:?}");
+    let without = Scheduler::start(guest, &["--no-orders"])?;
+    measure(&without, "--no-orders", &hogs, wakes)?;
+    let executed = without.statistics()?.count("nr_orders")?;
+    without.finish()?;
+    ensure!(executed == 0, "{executed} orders were executed with --no-orders");
+    Ok(())
+}
+
+/// The share of wakeups that orders executed.
+fn measure(
+    scheduler: &Scheduler,
+    name: &str,
+    plan: &[Kind],
+    probe: impl Fn() -> Result<Samples>,
+) -> Result<f64> {
+    let load = Load::start(plan)?;
+    sleep(SETTLES);
+    let (before, steps) = (counts(scheduler)?, load.steps());
+    let cpu_time = scheduler.cpu_time_ns()?;
+    let late = probe()?;
+    let spent = (scheduler.cpu_time_ns()? - cpu_time) / 1_000_000;
+    let (after, moved) = (counts(scheduler)?, load.steps());
+    drop(load);
+    let new: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+    let named: Vec<String> =
+        FIELDS.iter().zip(&new).map(|(field, count)| format!("{field} {count}")).collect();
+    let times = [500, 990, 999].map(|permille| late.quantile_us(permille));
+    report::note(format!(
+        "{name}: p50, p99, p99.9 {times:.0?} us, own {spent} ms; {}",
+        named.join(", ")
+    ));
+    let stuck = steps.iter().zip(&moved).filter(|(before, after)| before == after).count();
+    ensure!(stuck == 0, "{name}: {stuck} tasks of the load did not move");
+    Ok(new[0] as f64 / (new[0] + new[3]).max(1) as f64)
+}
+
+fn counts(scheduler: &Scheduler) -> Result<Vec<u64>> {
+    let statistics = scheduler.statistics()?;
+    FIELDS.iter().map(|field| statistics.count(field)).collect()
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Every wakeup on a busy machine costs a run of the scheduler process.
+ *
+ * Symptom: 22 us of CPU time for each wakeup that finds no idle CPU, 45 us at the median until the
+ * task runs, and the same again for the task that it interrupts.
+ *
+ * Cause: the backend queues each task to user space, and nothing happens until the process has run.
+ *
+ * Fix: standing orders. With a decision user space may order what happens at the next wakeups of
+ * the task: for how long it runs, by which key it waits, which tiers it preempts, how often, until
+ * when. The backend's enqueue executes the order with the runqueue locked (order_rules.h). A task
+ * that was preempted so goes on with the rest of its slice without a message. Everything else is
+ * queued to user space as before.
+ *
+ * How to see it: VM scenarios `orders` and `bars`, and the statistics `nr_orders`.
+ *
+ * Upstream: nothing is reported yet. It would be an option of the backend.
+ */
+#ifndef __PATCH_ORDERS_H
+#define __PATCH_ORDERS_H
+
+#include "../order_rules.h"
+
+/* CPUs that are looked at for one that runs a lower tier, besides the waker's. */
+#define ORDER_SCAN 7
+/* kernel/sched: the highest static priority of the real-time classes, plus one. */
+#define ORDER_RT_PRIO 100
+
+/* Set by the backend's user space; main.bpf.c declares it again. */
+const volatile u32 usersched_pid;
+
+/* One per pid modulo ORDER_SLOTS. */
+struct order_slot {
+	/*
+	 * The owner, noted with each message to user space. The start time and the count of execs
+	 * tell whether the pid or the program is another one.
+	 */
+	u64 start_time;
+	u64 ticket;
+	u32 pid;
+	u32 execs;
+	u32 weight;
+	/* Orders executed for the owner; the backend counts. */
+	u32 executed;
+	/* The order, written by user space. `answers` is the ticket of its decision, written last. */
+	u64 answers;
+	u64 until;
+	u32 slice;
+	u32 key_offset;
+	/* The count of `executed` at which the credit is used up. */
+	u32 executed_max;
+	u32 epoch;
+	u32 tier;
+	/* The rest of the owner's slice when an order preempted it; 0 if none did. */
+	u32 rest;
+	/* The last execution: when, and the pid that was preempted for it. */
+	u64 executed_at;
+	u32 victim;
+	u32 unused;
+};
+
+/* What user space publishes after each round. */
+struct order_bounds {
+	u64 batch_due;
+	u32 epoch;
+	u32 waiting;
+	/* The sum of `passed` at which orders no longer pass Batch work that is due. */
+	u32 passed_max;
+	/* Zero switches orders off. */
+	u32 enabled;
+	/* Tasks that wait for a decision: enum order_pending. */
+	u32 pending;
+	u32 nr_cpus;
+};
+
+/* The backend's record of a CPU. */
+struct order_cpu {
+	struct fp_cpu kicks;
+	u64 events[ORDER_EVENTS];
+	/* Whether select_cpu has just chosen a busy CPU. */
+	u32 steered;
+	/* Whether this call of dispatch has found no decided task that may use the CPU. */
+	u32 unserved;
+};
+
+struct order_slot order_slots[ORDER_SLOTS];
+struct order_bounds order_bounds;
+struct order_cpu order_cpus[BACKEND_SHARED_DSQ];
+/* Orders executed while Batch work waited in user space. */
+u32 order_passed;
+
+static __always_inline struct order_cpu *order_cpu_of(s32 cpu)
+{
+	return &order_cpus[(u32)cpu & (BACKEND_SHARED_DSQ - 1)];
+}
+
+static __always_inline void order_count(enum order_event event)
+{
+	order_cpu_of(bpf_get_smp_processor_id())->events[event]++;
+}
+
+static __always_inline struct order_slot *order_slot_of(u32 pid)
+{
+	return &order_slots[pid & (ORDER_SLOTS - 1)];
+}
+
+static __always_inline bool order_is_owner(const struct order_slot *slot,
+					   const struct task_struct *p)
+{
+	return slot->pid == p->pid && slot->start_time == p->start_time &&
+	       slot->execs == (u32)p->self_exec_id && slot->weight == p->scx.weight;
+}
+
+/* The tier of the task's order; FP_IDLE if it has none that answers its last message. */
+static __always_inline u32 order_tier(const struct order_slot *slot, const struct task_struct *p)
+{
+	return order_is_owner(slot, p) && slot->answers == slot->ticket ? slot->tier : FP_IDLE;
+}
+
+/* Notes the owner of the slot, with its message number `ticket` to user space. */
+static __always_inline void order_note_message(const struct task_struct *p, u64 ticket)
+{
+	struct order_slot *slot = order_slot_of(p->pid);
+
+	if (!order_is_owner(slot, p))
+		slot->executed = slot->tier = 0;
+	slot->answers = 0;
+	slot->pid = p->pid;
+	slot->start_time = p->start_time;
+	slot->execs = p->self_exec_id;
+	slot->weight = p->scx.weight;
+	slot->ticket = ticket;
+	slot->rest = 0;
+}
+
+/*
+ * What the task `curr` of a CPU counts as. A kernel thread that is bound to its CPU is no victim:
+ * it is in no slot, and others wait for it.
+ */
+static __always_inline u32 order_occupant(const struct task_struct *curr)
+{
+	const struct order_slot *slot;
+	u32 pid = curr->pid;
+
+	if (!pid)
+		return FP_IDLE;
+	if (pid == usersched_pid || curr->prio < ORDER_RT_PRIO)
+		return FP_FOREIGN;
+	slot = order_slot_of(pid);
+	if (slot->pid == pid && slot->tier >= FP_BATCH && slot->tier <= FP_LAT_CRITICAL &&
+	    slot->start_time == curr->start_time)
+		return slot->tier;
+	return curr->flags & PF_KTHREAD ? FP_FOREIGN : FP_INTERACTIVE;
+}
+
+/* How a CPU suits a wakee with an order. */
+enum order_fit {
+	ORDER_UNFIT,
+	/* It runs a task of the wakee's tier that has a later key. */
+	ORDER_LATER_KEY,
+	ORDER_LOWER_TIER,
+};
+
+/*
+ * How the CPU suits a wakee of this tier and key. A CPU in whose local DSQ a task waits is about to
+ * be preempted, and one that idles here was just chosen for another wakee. Exact while the runqueue
+ * is locked. Not static, like others below: the verifier then checks it once.
+ */
+__noinline u32 order_fit_of(s32 cpu, u32 tier, u64 key)
+{
+	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+	u32 occupant;
+
+	if (!rq || rq->scx.local_dsq.nr || rq->balance_callback)
+		return ORDER_UNFIT;
+	occupant = order_occupant(rq->curr);
+	if (occupant == FP_IDLE || occupant > tier)
+		return ORDER_UNFIT;
+	if (occupant < tier)
+		return ORDER_LOWER_TIER;
+	return rq->curr->scx.dsq_vtime > key ? ORDER_LATER_KEY : ORDER_UNFIT;
+}
+
+/* The rest of the running task's slice. */
+static __always_inline u32 order_rest(const struct rq *rq, const struct task_struct *curr)
+{
+	u64 slice = curr->scx.slice;
+	s64 ran = rq->clock_task - curr->se.exec_start;
+	u64 rest;
+
+	if (ran < 0)
+		ran = 0;
+	rest = slice > ran ? slice - ran : 0;
+	return rest >> 32 ? (u32)-1 : rest;
+}
+
+/*
+ * Preempts what the CPU runs, and runs `p`. Remembers the rest of a Batch task's slice. A preempted
+ * Interactive task is decided anew, among those that wait: by its old key it would come before a
+ * wakee of its tier.
+ */
+static __always_inline void order_preempt(struct task_struct *p, struct order_slot *slot,
+					  const struct rq *rq, struct order_cpu *c, u64 now,
+					  u64 enq_flags)
+{
+	const struct task_struct *curr = rq->curr;
+	u32 pid = curr->pid;
+	struct order_slot *victim = order_slot_of(pid);
+
+	if (pid && victim->pid == pid && victim->tier == FP_BATCH)
+		victim->rest = order_rest(rq, curr);
+	slot->victim = pid;
+	note_kick(&c->kicks, now);
+	scx_bpf_task_set_dsq_vtime(p, now + slot->key_offset);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slot->slice, enq_flags | SCX_ENQ_PREEMPT);
+}
+
+/*
+ * Executes the task's order, or lets a preempted task go on. Returns whether the task is in a DSQ
+ * now.
+ */
+__noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
+{
+	struct order_slot *slot = order_slot_of(p->pid);
+	struct order_bounds *bounds = &order_bounds;
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct order_cpu *c = order_cpu_of(cpu);
+	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+	const struct task_struct *curr;
+	struct order_view v = {};
+
+	if (!rq || !bounds->enabled || !order_is_owner(slot, p))
+		return false;
+	v.requeued = !(enq_flags & SCX_ENQ_WAKEUP);
+	v.rest = slot->rest;
+	slot->rest = 0;
+	v.now = bpf_ktime_get_ns();
+	if (!v.requeued) {
+		v.tier = order_tier(slot, p);
+		v.key = v.now + slot->key_offset;
+		v.until = slot->until;
+		v.left = slot->executed_max - slot->executed;
+		v.epoch = slot->epoch;
+		v.epoch_now = bounds->epoch;
+		v.batch_due = bounds->batch_due;
+		v.waiting = bounds->waiting;
+		v.passes = bounds->passed_max - order_passed;
+		if ((s32)v.left < 0)
+			v.left = 0;
+		if ((s32)v.passes < 0)
+			v.passes = 0;
+		curr = rq->curr;
+		v.occupant = order_occupant(curr);
+		v.occupant_key = curr->scx.dsq_vtime;
+		v.occupied = rq->scx.local_dsq.nr > 0 ||
+			     (v.occupant == FP_IDLE && scx_bpf_dsq_nr_queued(cpu) > 0);
+		v.limited = !may_kick(&c->kicks, v.now);
+	}
+	switch (order_verdict(&v)) {
+	case ORDER_ASK:
+		return false;
+	case ORDER_RESUME:
+		order_count(ORDER_RESUMED);
+		scx_bpf_dsq_insert_vtime(p, BACKEND_SHARED_DSQ, v.rest, p->scx.dsq_vtime,
+					 enq_flags);
+		return true;
+	case ORDER_PREEMPT:
+		order_count(ORDER_PREEMPTED);
+		order_preempt(p, slot, rq, c, v.now, enq_flags);
+		break;
+	case ORDER_QUEUE:
+		order_count(ORDER_QUEUED);
+		slot->victim = 0;
+		scx_bpf_dsq_insert_vtime(p, BACKEND_SHARED_DSQ, slot->slice,
+					 v.now + slot->key_offset, enq_flags);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		break;
+	}
+	slot->executed++;
+	slot->executed_at = v.now;
+	if (bounds->batch_due != (u64)-1)
+		__sync_fetch_and_add(&order_passed, 1);
+	return true;
+}
+
+/*
+ * This CPU or one of the next ones, if one suits the task so; else -EBUSY.
+ *
+ * It reads p->cpus_mask, not p->cpus_ptr: Linux 7.2 verifies it for sleepable programs too, and
+ * there p->cpus_ptr is not trusted.
+ */
+__noinline s32 order_scan(struct task_struct *p __arg_trusted, s32 first, u32 tier, u64 key,
+			  u32 fit)
+{
+	s32 cpu = first;
+	u32 i;
+
+	bpf_for(i, 0, ORDER_SCAN) {
+		if (bpf_cpumask_test_cpu(cpu, &p->cpus_mask) && order_fit_of(cpu, tier, key) == fit)
+			return cpu;
+		if (++cpu >= order_bounds.nr_cpus)
+			cpu = 0;
+		if (cpu == first)
+			break;
+	}
+	return -EBUSY;
+}
+
+/*
+ * The busy CPU on which the task is to be enqueued: the waker's if it is about to sleep or runs a
+ * lower tier, else the previous one or one of the next ones if they run a lower tier, else one of
+ * these that runs a later key; -EBUSY if there is none, or no order.
+ */
+__noinline s32 order_steer(struct task_struct *p __arg_trusted, s32 prev_cpu, u64 wake_flags)
+{
+	struct order_slot *slot = order_slot_of(p->pid);
+	s32 here = bpf_get_smp_processor_id(), cpu;
+	u64 key = bpf_ktime_get_ns() + slot->key_offset;
+	u32 tier = order_tier(slot, p);
+
+	if (!order_bounds.enabled || tier <= FP_BATCH ||
+	    bpf_get_current_task_btf()->pid == usersched_pid)
+		return -EBUSY;
+	if (bpf_cpumask_test_cpu(here, &p->cpus_mask) &&
+	    ((wake_flags & SCX_WAKE_SYNC) || order_fit_of(here, tier, key) == ORDER_LOWER_TIER))
+		return here;
+	cpu = order_scan(p, prev_cpu, tier, key, ORDER_LOWER_TIER);
+	return cpu >= 0 ? cpu : order_scan(p, prev_cpu, tier, key, ORDER_LATER_KEY);
+}
+
+/* select_cpu has found no idle CPU: chooses a busy one, on which enqueue executes the order. */
+static __always_inline s32 patch_steer(struct task_struct *p, s32 prev_cpu, u64 wake_flags,
+				       s32 idle_cpu)
+{
+	s32 cpu;
+
+	if (idle_cpu >= 0 || !(wake_flags & SCX_WAKE_TTWU))
+		return idle_cpu;
+	cpu = order_steer(p, prev_cpu, wake_flags);
+	if (cpu >= 0)
+		order_cpu_of(bpf_get_smp_processor_id())->steered = 1;
+	return cpu;
+}
+
+/* A busy CPU that select_cpu has chosen counts as one with a queue: nothing is dispatched there. */
+static __always_inline s32 patch_nr_queued(u64 dsq)
+{
+	struct order_cpu *c = order_cpu_of(bpf_get_smp_processor_id());
+
+	if (c->steered) {
+		c->steered = 0;
+		return 1;
+	}
+	return scx_bpf_dsq_nr_queued(dsq);
+}
+
+/*
+ * No other task wants the CPU of the running task: returns its next slice, and moves its key as a
+ * decision would. With an old key it would count as the next task by the order of keys.
+ */
+static __always_inline u64 order_renew(struct task_struct *p, u64 slice)
+{
+	const struct order_slot *slot = order_slot_of(p->pid);
+
+	if (!order_bounds.enabled || slot->tier != FP_BATCH || !order_is_owner(slot, p))
+		return slice;
+	scx_bpf_task_set_dsq_vtime(p, bpf_ktime_get_ns() + slot->key_offset);
+	return slot->slice;
+}
+
+/*
+ * Whether the scheduler process has work. While only Batch tasks wait for a decision, and a decided
+ * task is in the shared DSQ, the CPU runs that one: the process is not needed yet.
+ */
+static __always_inline bool order_is_pending(void)
+{
+	const struct order_cpu *c = order_cpu_of(bpf_get_smp_processor_id());
+	const struct order_bounds *bounds = &order_bounds;
+
+	if (bounds->pending != ORDER_BATCH_PENDING)
+		return bounds->pending != ORDER_NOTHING_PENDING;
+	return c->unserved || !bounds->enabled || !scx_bpf_dsq_nr_queued(BACKEND_SHARED_DSQ) ||
+	       bpf_ktime_get_ns() >= bounds->batch_due;
+}
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Standing orders: what the backend does with a task that would be queued to user space.
+ *
+ * Pure functions: each takes what it needs and calls no BPF helper. The backend patch
+ * (backend_patches/orders.h) includes this file, and crates/bpf_rules compiles it for the host,
+ * where tests/rules.rs compares it with the verdict of crates/engine/src/orders.rs.
+ */
+#ifndef __ORDER_RULES_H
+#define __ORDER_RULES_H
+
+#include "rules.h"
+
+enum order_verdict {
+	/* The task is queued to user space. */
+	ORDER_ASK,
+	/* The task runs at once and preempts what runs on its CPU. */
+	ORDER_PREEMPT,
+	/* The task waits in the shared DSQ, by its key. */
+	ORDER_QUEUE,
+	/* The task was preempted: it waits in the shared DSQ for the rest of its slice. */
+	ORDER_RESUME,
+};
+
+enum order_times {
+	/* A shorter rest of a slice is not worth a switch: the task is queued to user space. */
+	ORDER_REST_MIN_NS = 100 * 1000,
+};
+
+/* What the verdict depends on. */
+struct order_view {
+	u64 now;
+	/* When the task's order ends. */
+	u64 until;
+	/* What user space publishes: from when on waiting Batch work is due. */
+	u64 batch_due;
+	/* The key of the task by its order, and of the task that runs on the CPU. */
+	u64 key;
+	u64 occupant_key;
+	/* The tier of the task's order: enum fp_occupant, FP_IDLE without an order. */
+	u32 tier;
+	/* How often the order may still be executed. */
+	u32 left;
+	/* The epoch of the order, and the one that is valid. */
+	u32 epoch;
+	u32 epoch_now;
+	/* The rest of the slice of a task that was preempted by an order, in nanoseconds. */
+	u32 rest;
+	/* The highest tier that waits in user space: enum fp_occupant. */
+	u32 waiting;
+	/* How many orders may be executed while Batch work is due. */
+	u32 passes;
+	/* What the CPU runs: enum fp_occupant. */
+	u32 occupant;
+	/* Whether the task lost its CPU. If not, it has woken up. */
+	bool requeued;
+	/* Whether a task waits in the CPU's local DSQ, or was chosen to run on the idle CPU. */
+	bool occupied;
+	/* Whether the limits on kicks forbid to preempt the CPU's task now. */
+	bool limited;
+};
+
+/*
+ * What happens to the task.
+ *
+ * A preempted task goes on with the rest of its slice. A used-up slice ends in user space. An order
+ * is executed only while it is valid, and while nothing in user space comes before the task. It
+ * preempts a lower tier, but no task of it whose key has passed, because that task is next by the
+ * order of keys. It preempts a task of its own tier that has a later key. At most one task waits in
+ * a local DSQ: after it the CPU calls ops.dispatch, where the scheduler process gets its turn.
+ */
+static inline enum order_verdict order_verdict(const struct order_view *v)
+{
+	if (v->requeued)
+		return v->rest >= ORDER_REST_MIN_NS ? ORDER_RESUME : ORDER_ASK;
+	if (v->tier <= FP_BATCH || !v->left || v->epoch != v->epoch_now || v->now >= v->until)
+		return ORDER_ASK;
+	if (v->waiting >= v->tier || (v->now >= v->batch_due && !v->passes))
+		return ORDER_ASK;
+	if (v->occupant > v->tier || v->occupied)
+		return ORDER_QUEUE;
+	if (v->occupant == FP_IDLE)
+		return ORDER_PREEMPT;
+	if (v->occupant == v->tier)
+		return v->occupant_key > v->key && !v->limited ? ORDER_PREEMPT : ORDER_QUEUE;
+	if (v->limited || v->occupant_key <= v->now)
+		return ORDER_ASK;
+	return ORDER_PREEMPT;
+}
+
+#endif
