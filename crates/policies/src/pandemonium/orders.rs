@@ -51,8 +51,8 @@ impl Pandemonium {
     /// decided tasks, smallest first: an offset for the slice and one for the tier. A short slice
     /// goes before a long one, as with EEVDF's virtual deadlines. A whole slice counts for one
     /// rescue interval and a tier for two, so the lowest place of a tier is behind the highest of
-    /// the tier above, and no task waits there for ever. In Interactive a fresh task has no offset for its
-    /// slice ([`Task::is_fresh`](super::known::Task::is_fresh)).
+    /// the tier above, and no task waits there for ever. In Interactive a fresh task has no offset
+    /// for its slice ([`Task::is_fresh`](super::known::Task::is_fresh)).
     pub(super) fn key_offset(&self, slice: Span, tier: Tier, is_fresh: bool) -> Span {
         let rescue = self.limits.overflow_rescue;
         let within = rescue.scale(slice.as_nanos(), self.knobs.slice.as_nanos().max(1)).min(rescue);
