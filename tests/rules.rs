@@ -10,7 +10,9 @@ use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_sim::machine::limits::{
     FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE, KICK_INTERVAL, KICKS_PER_WINDOW, OFFLINE, WINDOW_BITS,
 };
-use pandemonium_sim::machine::rules::{CpuView, Need, Protection, count_handoff, find_victim};
+use pandemonium_sim::machine::rules::{
+    CpuView, Kicks, Need, Protection, count_handoff, find_victim,
+};
 use proptest::prelude::*;
 
 const CPUS_MAX: usize = 64;
@@ -33,10 +35,10 @@ fn cpu() -> impl Strategy<Value = (CpuView, bool)> {
     let kicks = (span(), 0u64..2, 0..KICKS_PER_WINDOW + 2);
     let what = (IDLE..=OFFLINE, span(), span(), any::<bool>());
     (what, kicks, prop::bool::weighted(0.8)).prop_map(
-        |((occupant, ran, slice, low_weight), (ago, windows_ago, kicks), allowed)| {
+        |((occupant, ran, slice, low_weight), (ago, windows_ago, count), allowed)| {
             let window = (NOW >> WINDOW_BITS) - windows_ago;
-            let (since, kicked) = (NOW - ran, NOW - ago);
-            (CpuView { occupant, since, slice, low_weight, kicked, window, kicks }, allowed)
+            let (since, kicks) = (NOW - ran, Kicks { last: NOW - ago, window, count });
+            (CpuView { occupant, since, slice, low_weight, kicks }, allowed)
         },
     )
 }
@@ -67,9 +69,9 @@ fn bpf_cpu(&(cpu, allowed): &(CpuView, bool)) -> bpf::Cpu {
     bpf::Cpu {
         since: cpu.since,
         slice: cpu.slice,
-        kicked: cpu.kicked,
-        window: cpu.window,
-        kicks: cpu.kicks,
+        kicked: cpu.kicks.last,
+        window: cpu.kicks.window,
+        kicks: cpu.kicks.count,
         occupant: cpu.occupant,
         low_weight: cpu.low_weight.into(),
         forbidden: (!allowed).into(),

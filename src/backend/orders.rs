@@ -96,7 +96,7 @@ pub(super) fn passed(bss: &types::bss) -> u32 {
 /// Orders executed, by what came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderCounters {
-    /// Wakeups that preempted a lower tier, or took an idle CPU.
+    /// Wakeups that preempted the running task, or took an idle CPU.
     pub preempted: u64,
     /// Wakeups that waited in the shared DSQ.
     pub queued: u64,

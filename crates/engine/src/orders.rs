@@ -139,10 +139,10 @@ pub enum Verdict {
 ///
 /// A preempted task goes on with the rest of its slice. A used-up slice ends in user space. An
 /// order is executed only while it is valid, and while nothing in user space comes before the task.
-/// It preempts a lower tier, but no task of it whose key has passed, because that task is next by
-/// the order of keys. It preempts a task of its own tier that has a later key. At most one task
-/// waits in a local DSQ: after it the CPU calls `ops.dispatch`, where the scheduler process gets
-/// its turn.
+/// It preempts a task of a lower tier. It does not if the key of that task has passed, because the
+/// task is next by the order of keys. It preempts a task of its own tier that has a later key. At
+/// most one task waits in a local DSQ: after it the CPU calls `ops.dispatch`, where the scheduler
+/// process gets its turn.
 pub fn verdict(view: &View) -> Verdict {
     let order = match view.event {
         Event::Requeue(rest) if rest >= REST_MIN => return Verdict::Resume,

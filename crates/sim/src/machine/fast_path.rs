@@ -4,7 +4,7 @@
 //! `src/bpf`. Its timers are in `watch`.
 
 use super::kernel::Wake;
-use super::limits::{BATCH, FOREIGN, HANDOFF_TRUST, IDLE, OFFLINE, SCAN, WINDOW_BITS};
+use super::limits::{BATCH, FOREIGN, HANDOFF_TRUST, IDLE, OFFLINE, SCAN};
 use super::orders::OrderSlot;
 use super::rules::{CpuView, Need, Protection, count_handoff, find_victim};
 use super::state::{CpuRecord, Current, Kick, Stage, Where};
@@ -152,17 +152,12 @@ impl<W: Observer> Machine<W> {
     }
 
     pub(super) fn may_kick(&self, cpu: u32) -> bool {
-        self.cpu_view(cpu).may_be_kicked(self.now)
+        self.cpus[cpu as usize].seen.kicks.allow_another(self.now)
     }
 
     /// `kick`: kicks a CPU, and names the task for which it does so, if there is one.
     pub(super) fn interrupt(&mut self, cpu: u32, wakee: Option<u32>) {
-        let (now, seen) = (self.now, &mut self.cpus[cpu as usize].seen);
-        if seen.window != now >> WINDOW_BITS {
-            (seen.window, seen.kicks) = (now >> WINDOW_BITS, 0);
-        }
-        seen.kicks += 1;
-        seen.kicked = now;
+        self.cpus[cpu as usize].seen.kicks.note(self.now);
         let lost = wakee.is_some_and(|slot| self.injects_lost_kick(slot));
         let wakee = wakee.map(|slot| self.id(slot));
         self.emit(Event::Kicked { cpu, wakee });
@@ -187,8 +182,6 @@ impl<W: Observer> Machine<W> {
             since: seen.since,
             slice: seen.slice,
             low_weight: seen.low_weight,
-            kicked: seen.kicked,
-            window: seen.window,
             kicks: seen.kicks,
         }
     }
@@ -288,8 +281,8 @@ impl<W: Observer> Machine<W> {
             record.handoffs = task.handoffs;
         }
         let seen = &mut self.cpus[cpu as usize].seen;
-        let CpuRecord { kicked, window, kicks, wanted, retry_at, .. } = *seen;
-        *seen = CpuRecord { kicked, window, kicks, wanted, retry_at, ..record };
+        let CpuRecord { kicks, wanted, retry_at, .. } = *seen;
+        *seen = CpuRecord { kicks, wanted, retry_at, ..record };
     }
 
     /// A task that lost its CPU to a lower tier at the end of its slice kicks that CPU at once. A
@@ -344,7 +337,7 @@ impl<W: Observer> Machine<W> {
         let cpus = SCAN.min(self.setup.shape.cpus);
         let is_kicked = |cpu: &u32| {
             let seen = &self.cpus[*cpu as usize].seen;
-            seen.kicked > seen.since
+            seen.kicks.last > seen.since
         };
         if let Some(cpu) = self.scheduler_on().or_else(|| (0..cpus).find(is_kicked)) {
             self.cpus[cpu as usize].seen.wanted = wanted;

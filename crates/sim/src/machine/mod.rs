@@ -30,12 +30,13 @@ use super::workload::Workload;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use fast_path::Settings;
-use limits::{HEARTBEAT, RING, WINDOW_BITS};
-use orders::{OrderKicks, OrderSlot};
+use limits::{HEARTBEAT, RING};
+use orders::OrderSlot;
 use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::task::{Arrival, Pid};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{KernelRules, MachineView, Policy};
+use rules::Kicks;
 use state::{Cpu, CpuRecord, Current, Down, Kick, Queue, Scheduler, Stage, Task, Where};
 use watch::Watch;
 
@@ -377,7 +378,7 @@ impl Cpu {
             online: true,
             skew: 0,
             local: None,
-            order_kicks: OrderKicks::default(),
+            order_kicks: Kicks::default(),
         }
     }
 }

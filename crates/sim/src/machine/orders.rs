@@ -2,17 +2,16 @@
 
 //! Standing orders: `src/bpf/backend_patches/orders.h`. The verdict is the engine's.
 
+use super::Machine;
 use super::kernel::Wake;
-use super::rules::CpuView;
 use super::state::{Current, Kick, Where};
-use super::{Machine, WINDOW_BITS};
 use crate::observer::{Event, Observer};
 use core::cmp::Ordering;
 use pandemonium_engine::orders::{self, Bounds, Event as Cause, Posted, Verdict, View};
 use pandemonium_engine::task::{Dispatch, ENQ_WAKEUP, Pid, Tier};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 
-/// CPUs that are looked at for one that runs a lower tier, besides the waker's: `ORDER_SCAN`.
+/// CPUs besides the waker's that are looked at for a task to preempt: `ORDER_SCAN`.
 pub const SCAN: u32 = 7;
 
 /// What the backend keeps of a task: `struct order_slot`.
@@ -34,14 +33,6 @@ pub(super) struct OrderSlot {
     rest: u32,
     pub executed_at: u64,
     pub preempted: Option<Pid>,
-}
-
-/// The limits on preempting a CPU by orders.
-#[derive(Clone, Copy, Default)]
-pub(super) struct OrderKicks {
-    kicked: u64,
-    window: u64,
-    kicks: u32,
 }
 
 impl<W: Observer> Machine<W> {
@@ -102,12 +93,8 @@ impl<W: Observer> Machine<W> {
             Current::Idle | Current::Scheduler => None,
         };
         self.order_slot(slot).preempted = preempted;
-        let (now, kicks) = (self.now, &mut self.cpus[cpu as usize].order_kicks);
-        if kicks.window != now >> WINDOW_BITS {
-            (kicks.window, kicks.kicks) = (now >> WINDOW_BITS, 0);
-        }
-        kicks.kicks += 1;
-        kicks.kicked = now;
+        let now = self.now;
+        self.cpus[cpu as usize].order_kicks.note(now);
         let task = self.task(slot);
         task.vtime = now + u64::from(order.key_offset);
         task.slice = order.slice;
@@ -135,13 +122,6 @@ impl<W: Observer> Machine<W> {
     fn view_of(&self, cpu: u32, event: Cause, bounds: &Bounds) -> View {
         let state = &self.cpus[cpu as usize];
         let passes = self.passed_max.wrapping_sub(self.passed) as i32;
-        let kicks = &state.order_kicks;
-        let limits = CpuView {
-            kicked: kicks.kicked,
-            window: kicks.window,
-            kicks: kicks.kicks,
-            ..CpuView::default()
-        };
         let key = match state.current {
             Current::Task(slot) => self.tasks[slot as usize].vtime,
             Current::Idle | Current::Scheduler => 0,
@@ -157,7 +137,7 @@ impl<W: Observer> Machine<W> {
             occupant_key: Vtime::from_raw(key),
             occupied: state.local.is_some()
                 || state.current == Current::Idle && !self.queues[cpu as usize].is_empty(),
-            limited: !limits.may_be_kicked(self.now),
+            limited: !state.order_kicks.allow_another(self.now),
         }
     }
 

@@ -8,6 +8,35 @@ use super::limits::{
     WINDOW_BITS,
 };
 
+/// The kicks of a CPU, which are limited: `kicked`, `window` and `kicks` of `struct fp_cpu`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kicks {
+    /// When the CPU was last kicked.
+    pub last: u64,
+    /// The window of time in which `count` counts.
+    pub window: u64,
+    /// How often it was kicked in that window.
+    pub count: u32,
+}
+
+impl Kicks {
+    /// Counts a kick: `note_kick`.
+    pub fn note(&mut self, now: u64) {
+        if self.window != now >> WINDOW_BITS {
+            (self.window, self.count) = (now >> WINDOW_BITS, 0);
+        }
+        self.count += 1;
+        self.last = now;
+    }
+
+    /// A CPU is kicked not soon after another kick, and at most so often in a window of time:
+    /// `may_kick`.
+    pub fn allow_another(&self, now: u64) -> bool {
+        now - self.last >= KICK_INTERVAL
+            && (self.window != now >> WINDOW_BITS || self.count < KICKS_PER_WINDOW)
+    }
+}
+
 /// What the rules know of a CPU: `struct fp_cpu`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuView {
@@ -19,12 +48,8 @@ pub struct CpuView {
     pub slice: u64,
     /// Whether the occupant is of low weight: SCHED_IDLE, or nice above zero.
     pub low_weight: bool,
-    /// When the CPU was last kicked.
-    pub kicked: u64,
-    /// The window of time in which `kicks` counts.
-    pub window: u64,
-    /// How often it was kicked in that window.
-    pub kicks: u32,
+    /// Its kicks.
+    pub kicks: Kicks,
 }
 
 /// How far Batch tasks are protected from one another: `struct fp_settings`.
@@ -69,12 +94,6 @@ impl CpuView {
     /// Whether the occupant has used up its slice.
     pub fn is_outlived(&self, now: u64) -> bool {
         self.slice > 0 && now - self.since >= self.slice
-    }
-
-    /// A CPU is kicked not soon after another kick, and at most so often in a window of time.
-    pub fn may_be_kicked(&self, now: u64) -> bool {
-        now - self.kicked >= KICK_INTERVAL
-            && (self.window != now >> WINDOW_BITS || self.kicks < KICKS_PER_WINDOW)
     }
 
     /// Whether the occupant gives way to the task.
@@ -129,8 +148,8 @@ pub fn find_victim(
         if !seen.gives_way(need, protection) {
             continue;
         }
-        if !seen.may_be_kicked(need.now) {
-            need.retry(seen.kicked + KICK_INTERVAL);
+        if !seen.kicks.allow_another(need.now) {
+            need.retry(seen.kicks.last + KICK_INTERVAL);
             continue;
         }
         let ran = if step == 0 { u64::MAX } else { need.now - seen.since };

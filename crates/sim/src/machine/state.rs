@@ -2,7 +2,7 @@
 
 //! The state of tasks, CPUs, queues and the scheduler process.
 
-use super::orders::OrderKicks;
+use super::rules::Kicks;
 use crate::observer::TaskId;
 use crate::random::Random;
 use crate::topology::Mask;
@@ -142,7 +142,7 @@ pub(super) struct Cpu {
     pub skew: u64,
     /// The task in its local DSQ: the wakee for which an order preempts the CPU's task.
     pub local: Option<u32>,
-    pub order_kicks: OrderKicks,
+    pub order_kicks: Kicks,
 }
 
 /// The fast path's record of a CPU: `struct fp_cpu`.
@@ -159,10 +159,7 @@ pub(super) struct CpuRecord {
     pub handoffs: u8,
     /// Whether the occupant has a low weight: nice above 0, or `SCHED_IDLE`.
     pub low_weight: bool,
-    /// When the CPU was last kicked, and how often in which window of time.
-    pub kicked: u64,
-    pub window: u64,
-    pub kicks: u32,
+    pub kicks: Kicks,
     /// The task that its next switch should serve, and when that task became runnable.
     pub wanted: Option<(Pid, u64)>,
     /// When to retry for a wakeup seen here that found no CPU to kick; zero for never.
@@ -179,9 +176,7 @@ impl Default for CpuRecord {
             woke: 0,
             handoffs: 0,
             low_weight: false,
-            kicked: 0,
-            window: 0,
-            kicks: 0,
+            kicks: Kicks::default(),
             wanted: None,
             retry_at: 0,
         }
