@@ -14,9 +14,8 @@ use core::cmp::Ordering;
 
 /// Children of a heap node.
 const ARITY: usize = 4;
-/// How far a task that is put back is ahead in insertion number. Fewer tasks are inserted than this
-/// while any task waits, so it is ahead of all waiting tasks.
-const AHEAD: u32 = 1 << 30;
+/// Most tasks that [`Runqueue::front`] returns.
+pub const FRONT_MAX: usize = 5;
 /// Heap position of a slot that is not queued here.
 const NOWHERE: u32 = u32::MAX;
 
@@ -59,6 +58,8 @@ pub struct Runqueue {
     len: usize,
     place: Vec<u32>,
     inserted: u32,
+    /// What was removed last, for [`Runqueue::put_back`].
+    removed: Option<Entry>,
 }
 
 impl Runqueue {
@@ -71,6 +72,7 @@ impl Runqueue {
             len: 0,
             place: vec![NOWHERE; capacity as usize],
             inserted: 0,
+            removed: None,
         }
     }
 
@@ -91,22 +93,28 @@ impl Runqueue {
         self.insert_entry(Entry { key, seq: self.inserted, slot });
     }
 
-    /// Puts back what [`pop`](Self::pop) returned, ahead of all tasks of the same key.
+    /// Undoes the last [`pop`](Self::pop) or [`remove`](Self::remove) if it removed `slot`: the
+    /// task has its key and its place among equal keys again, and the queue is as before.
+    /// Otherwise the task is added behind all tasks of the same key.
     pub fn put_back(&mut self, slot: Slot, key: Vtime) {
-        let seq = self.inserted.wrapping_sub(AHEAD);
-        self.insert_entry(Entry { key, seq, slot });
+        match self.removed {
+            Some(removed) if (removed.slot, removed.key) == (slot, key) => {
+                self.insert_entry(removed);
+            }
+            _ => self.insert(slot, key),
+        }
     }
 
     /// The task with the smallest key, and that key.
     pub fn peek(&self) -> Option<(Slot, Vtime)> {
-        self.front(1).next()
+        let first = (self.len > 0).then_some(&self.root)?;
+        Some((first.slot, first.key))
     }
 
-    /// Up to `most` tasks from the front of the heap: the first is the one with the smallest key,
-    /// the others are near the front in no particular order.
+    /// Up to `most` tasks, and no more than [`FRONT_MAX`], in the order in which they would leave.
     pub fn front(&self, most: usize) -> impl Iterator<Item = (Slot, Vtime)> + '_ {
-        let entries = (0..self.len.min(most)).map(|at| self.at(at));
-        entries.map(|entry| (entry.slot, entry.key))
+        let found = usize::from(self.len > 0);
+        Front { queue: self, found: [0; FOUND_MAX], len: found, left: most.min(FRONT_MAX) }
     }
 
     /// Removes the task with the smallest key.
@@ -124,6 +132,7 @@ impl Runqueue {
         }
         let at = at as usize;
         let removed = *self.at(at);
+        self.removed = Some(removed);
         self.len -= 1;
         if at < self.len {
             // Move the last entry into the gap, or to its right position above or below it.
@@ -188,6 +197,39 @@ impl Runqueue {
     }
 }
 
+/// Most positions that [`Front`] has to compare: each task that leaves is replaced by its children.
+const FOUND_MAX: usize = 1 + FRONT_MAX * (ARITY - 1);
+
+/// The iterator of [`Runqueue::front`].
+struct Front<'a> {
+    queue: &'a Runqueue,
+    /// Heap positions whose parents were returned: the next task is at one of them.
+    found: [u32; FOUND_MAX],
+    len: usize,
+    left: usize,
+}
+
+impl Iterator for Front<'_> {
+    type Item = (Slot, Vtime);
+
+    fn next(&mut self) -> Option<(Slot, Vtime)> {
+        self.left = self.left.checked_sub(1)?;
+        let entry = |place: usize| self.queue.at(self.found[place] as usize);
+        let earlier = |a, b| if entry(b).before(entry(a)) { b } else { a };
+        let first = (0..self.len).reduce(earlier)?;
+        let at = self.found[first] as usize;
+        self.len -= 1;
+        self.found[first] = self.found[self.len];
+        let below = at * ARITY + 1;
+        for child in below..(below + ARITY).min(self.queue.len) {
+            self.found[self.len] = child as u32;
+            self.len += 1;
+        }
+        let entry = self.queue.at(at);
+        Some((entry.slot, entry.key))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     extern crate std;
@@ -211,13 +253,18 @@ mod tests {
     }
 
     #[test]
-    fn a_task_put_back_is_first_again() {
-        let mut queue = Runqueue::new(8);
-        queue.insert(Slot(0), key(7));
-        queue.insert(Slot(1), key(7));
-        let (slot, at) = queue.pop().unwrap();
-        queue.put_back(slot, at);
-        assert_eq!(queue.pop(), Some((Slot(0), key(7))));
+    fn a_task_put_back_has_its_place_again() {
+        for taken in [0, 1, 2] {
+            let mut queue = Runqueue::new(8);
+            for slot in [0, 1, 2] {
+                queue.insert(Slot(slot), key(7));
+            }
+            let at = queue.remove(Slot(taken)).unwrap();
+            queue.put_back(Slot(taken), at);
+            let order: Vec<u32> =
+                core::iter::from_fn(|| queue.pop()).map(|(slot, _)| slot.0).collect();
+            assert_eq!(order, [0, 1, 2], "{taken} was taken");
+        }
     }
 
     #[test]
@@ -264,6 +311,9 @@ mod tests {
                 match action {
                     0 => {
                         model.sort();
+                        let front = model.iter().take(FRONT_MAX);
+                        let front: Vec<_> = front.map(|m| (Slot(m.2), key(m.0))).collect();
+                        prop_assert_eq!(queue.front(FRONT_MAX).collect::<Vec<_>>(), front);
                         let first = (!model.is_empty()).then(|| model.remove(0));
                         let expected = first.map(|(raw, _, slot)| (Slot(slot), key(raw)));
                         prop_assert_eq!(queue.pop(), expected);

@@ -10,14 +10,13 @@ use pandemonium_engine::MachineView;
 use pandemonium_engine::Mode;
 use pandemonium_engine::Setup;
 use pandemonium_engine::placement::{may_use, usual_place};
-use pandemonium_engine::runqueue::{Runqueue, Slot};
+use pandemonium_engine::runqueue::{FRONT_MAX, Runqueue, Slot};
 use pandemonium_engine::task::{CPUS_MAX, CpuId, Placement, Request, Tier};
-use pandemonium_engine::time::{Span, Stamp, Vtime};
+use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::topology::{Domain, Topology};
 
-/// How many tasks of a queue are compared to find one near the CPU: the first task and its four
-/// children in the heap.
-const LOOK_AHEAD: usize = 5;
+/// How many tasks of a queue are compared to find one near the CPU.
+const LOOK_AHEAD: usize = FRONT_MAX;
 
 /// With `low_power`, so many Batch tasks wait in the queue of a busy CPU before an idle CPU is
 /// woken. Chosen: then three tasks share a CPU, which slows one hog and two less busy tasks hardly
@@ -246,13 +245,9 @@ impl Placer {
                 () => 2,
             }
         };
-        let near = queue.front(LOOK_AHEAD).filter(|(_, key)| *key <= last_key);
-        let best: Option<(u8, Vtime, Slot)> =
-            near.map(|(slot, key)| (rank(slot), key, slot)).min_by_key(|(rank, key, slot)| {
-                // Of equal rank and key the first task comes first.
-                (*rank, *key, *slot != first)
-            });
-        best.map(|(_, _, slot)| slot)
+        // Of equal rank the first task comes first.
+        let near = queue.front(LOOK_AHEAD).take_while(|(_, key)| *key <= last_key);
+        near.map(|(slot, _)| slot).min_by_key(|slot| rank(*slot))
     }
 }
 
@@ -266,6 +261,7 @@ mod tests {
     use super::*;
     use pandemonium_engine::facts::CpuSet;
     use pandemonium_engine::task::{Pid, Ticket};
+    use pandemonium_engine::time::Vtime;
     use pandemonium_engine::topology::CpuPlace;
 
     fn cpu(number: i32) -> CpuId {
