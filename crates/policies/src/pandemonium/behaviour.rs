@@ -331,6 +331,11 @@ impl Behaviour {
         self.age >= AGE_KNOWN
     }
 
+    /// Whether none of its wake-ups was observed, and none of its forks.
+    pub fn is_new(&self) -> bool {
+        self.age == 0 && self.forks == 0
+    }
+
     /// Whether it has woken up so often that averages move slowly.
     pub fn is_mature(&self) -> bool {
         self.age >= AGE_MATURE

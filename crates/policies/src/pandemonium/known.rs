@@ -86,6 +86,17 @@ impl Task {
         false
     }
 
+    /// At its first wakeup in a message: the task was preempted before it was ever queued, so its
+    /// first message told nothing. Its behaviour restarts from what the fast path observed, as in
+    /// [`begin_as`](Self::begin_as). Returns whether it does.
+    pub fn catch_up(&mut self, arrival: &Arrival) -> bool {
+        let is_unknown = self.name_prediction == NamePrediction::Nothing && self.behaviour.is_new();
+        let observed = || Behaviour::observed(arrival).filter(|_| arrival.cause == Cause::Wakeup);
+        let Some(observed) = is_unknown.then(observed).flatten() else { return false };
+        self.behaviour = observed;
+        true
+    }
+
     /// CPU time since the last message.
     pub fn used(&mut self, arrival: &Arrival) -> Span {
         let (used, accounted) = match &arrival.facts {

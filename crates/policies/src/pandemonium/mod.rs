@@ -185,10 +185,14 @@ impl Pandemonium {
         let mut arrival = arrival;
         if has_just_forked(arrival) {
             self.begin_forked(slot, now, arrival);
-        } else if self.gets_name(slot, arrival) && self.rename(slot, now, arrival) {
-            // New to the table, but not to the kernel: it has woken up before.
-            again = Arrival { cause: Cause::Wakeup, ..*arrival };
-            arrival = &again;
+        } else if self.gets_name(slot, arrival) {
+            if self.rename(slot, now, arrival) {
+                // New to the table, but not to the kernel: it has woken up before.
+                again = Arrival { cause: Cause::Wakeup, ..*arrival };
+                arrival = &again;
+            }
+        } else {
+            self.table.data_mut(slot).catch_up(arrival);
         }
         let knobs = &self.knobs;
         let task = self.table.data_mut(slot);
@@ -354,7 +358,7 @@ impl Pandemonium {
         let is_fresh = task.is_fresh(context.knobs);
         let key = context.now + self.key_offset(slice, tier, is_fresh);
         let (placement, preempt) = self.placer.place(request, tier, context);
-        self.placer.note(placement, slice, context);
+        self.placer.note(placement, tier, slice, context);
         Dispatch {
             pid: request.pid,
             ticket: request.ticket,
