@@ -217,6 +217,16 @@ static __always_inline void order_preempt(struct task_struct *p, struct order_sl
 }
 
 /*
+ * The DSQ for a task that an order queues. A LatCritical task whose CPU runs the scheduler process
+ * goes to that CPU's own DSQ, which the CPU serves first when the process leaves it. In the shared
+ * DSQ it would come after Interactive tasks that have waited there for two rescue intervals.
+ */
+static __always_inline u64 order_dsq(u32 tier, s32 cpu, const struct task_struct *curr)
+{
+	return tier == FP_LAT_CRITICAL && curr->pid == usersched_pid ? cpu : BACKEND_SHARED_DSQ;
+}
+
+/*
  * Executes the task's order, or lets a preempted task go on. Returns whether the task is in a DSQ
  * now.
  */
@@ -272,7 +282,7 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
 	case ORDER_QUEUE:
 		order_count(ORDER_QUEUED);
 		slot->victim = 0;
-		scx_bpf_dsq_insert_vtime(p, BACKEND_SHARED_DSQ, slot->slice,
+		scx_bpf_dsq_insert_vtime(p, order_dsq(v.tier, cpu, rq->curr), slot->slice,
 					 v.now + slot->key_offset, enq_flags);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		break;

@@ -61,7 +61,10 @@ impl<W: Observer> Machine<W> {
             Verdict::Queue => {
                 self.order_slot(slot).preempted = None;
                 let key = self.now + u64::from(order.key_offset);
-                self.insert(slot, None, order.slice.into(), key);
+                // `order_dsq`: the CPU serves its own DSQ first when the process leaves it.
+                let leaves = self.cpus[cpu as usize].current == Current::Scheduler;
+                let own = (leaves && order.tier == Tier::LatCritical).then_some(cpu);
+                self.insert(slot, own, order.slice.into(), key);
                 self.kick_cpu(cpu, Kick::Idle);
             }
         }
