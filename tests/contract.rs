@@ -51,6 +51,10 @@ const _: () = assert!(sim::BATCH + 2 == fast_path::fp_occupant_FP_LAT_CRITICAL);
 const _: () = assert!(sim::FOREIGN == fast_path::fp_occupant_FP_FOREIGN);
 const _: () = assert!(sim::OFFLINE == fast_path::fp_occupant_FP_OFFLINE);
 
+// ---- Standing orders ----
+
+const _: () = assert!(sim::ORDER_SCAN == backend::order_limits_ORDER_SCAN);
+
 // ---- What only the backend's program says ----
 
 /// The backend's source, as its builder wrote it.

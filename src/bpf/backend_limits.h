@@ -29,6 +29,8 @@ enum patch_activity {
 enum order_limits {
 	/* Slots of orders, a power of two. Pids that are equal modulo this share one. */
 	ORDER_SLOTS = 65536,
+	/* CPUs besides the waker's that are looked at for a task to preempt. */
+	ORDER_SCAN = 7,
 };
 
 /* Which tasks wait for a decision when a round ends. */

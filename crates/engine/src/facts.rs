@@ -26,7 +26,7 @@ impl Pid {
 /// Facts about one task, recorded by the fast path inside the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Wake-ups, including those that found an idle CPU and were not queued to user space.
+    /// Wakeups, including those that found an idle CPU and were not queued to user space.
     pub wakeups: u64,
     /// Voluntary switches: times the task gave up the CPU to sleep.
     pub voluntary: u64,
@@ -34,9 +34,9 @@ pub struct Facts {
     pub involuntary: u64,
     /// Total CPU time since the task was forked.
     pub cpu_time: Span,
-    /// Time of the last wake-up.
+    /// Time of the last wakeup.
     pub woken: Stamp,
-    /// Length of the sleep that the last wake-up ended.
+    /// Length of the sleep that the last wakeup ended.
     pub slept: Span,
     /// The task is a kernel thread.
     pub kthread: bool,
@@ -48,11 +48,11 @@ pub struct Facts {
     pub nice: i8,
     /// CPUs the task may use.
     pub allowed: CpuSet,
-    /// The CPU that was interrupted for the wake-up, or that the waker is about to give up.
+    /// The CPU that was interrupted for the wakeup, or that the waker is about to give up.
     pub kicked: Option<CpuId>,
-    /// The waker is expected to give up its CPU: lately it slept right after each wake-up.
+    /// The waker is expected to give up its CPU: lately it slept right after each wakeup.
     pub handed_off: bool,
-    /// The waker, or for a wake-up from an interrupt the task that the interrupt found on its
+    /// The waker, or for a wakeup from an interrupt the task that the interrupt found on its
     /// CPU; `None` for the idle task.
     pub waker: Option<Pid>,
     /// The first thread of the task's process.

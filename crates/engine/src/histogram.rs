@@ -31,9 +31,9 @@ pub struct Histogram<const B: usize> {
     pub counts: [u64; B],
 }
 
-/// From wake-up to running.
+/// From wakeup to running.
 pub type Latencies = Histogram<{ LATENCY_EDGES.len() + 1 }>;
-/// From going to sleep to wake-up.
+/// From going to sleep to wakeup.
 pub type Sleeps = Histogram<{ SLEEP_EDGES.len() + 1 }>;
 
 impl<const B: usize> Default for Histogram<B> {

@@ -3,7 +3,7 @@
 //! One record for every known task, in memory that is allocated once.
 //!
 //! A record is kept while its task runs or sleeps, so that what was learned about the task is
-//! known at its next wake-up. Each record is on exactly one list:
+//! known at its next wakeup. Each record is on exactly one list:
 //!
 //! - *waiting*: the task's newest ticket is not answered yet. Oldest first, one list for each
 //!   [`Class`] of tasks.

@@ -181,7 +181,7 @@ pub struct Arrival {
     pub weight: Weight,
     /// Length of the last run interval.
     pub run_interval: Span,
-    /// CPU time since the last wake-up; zero on a wake-up.
+    /// CPU time since the last wakeup; zero on a wakeup.
     pub awake: Span,
     /// End of the last run interval. It is read from another kernel clock than the scheduler's,
     /// so it is only compared for equality: equal values mean the same run interval.
@@ -216,7 +216,7 @@ impl Arrival {
             cpu: self.cpu,
             cpus_allowed: self.cpus_allowed,
             allowed: self.facts.map(|facts| facts.allowed),
-            // A kick belongs to a wake-up. On a requeue the record still holds the last kick.
+            // A kick belongs to a wakeup. On a requeue the record still holds the last kick.
             kicked: match self.cause {
                 Cause::Requeue => None,
                 Cause::New | Cause::Wakeup => self.facts.and_then(|facts| facts.kicked),

@@ -72,7 +72,7 @@ pub struct What {
     #[arg(long)]
     pub no_fast_path: bool,
 
-    /// Let the policy decide on wake-ups that find an idle CPU, too
+    /// Let the policy decide on wakeups that find an idle CPU, too
     #[arg(long)]
     pub full_user: bool,
 }

@@ -297,7 +297,7 @@ impl Subject {
         );
         if let Some(facts) = &self.newest.facts {
             text += &format!(
-                " The kernel counts {} wake-ups, {} sleeps and {} preemptions, nice {}, {} of CPU \
+                " The kernel counts {} wakeups, {} sleeps and {} preemptions, nice {}, {} of CPU \
                  time.",
                 facts.wakeups, facts.voluntary, facts.involuntary, facts.nice, facts.cpu_time
             );

@@ -15,7 +15,7 @@ pub struct Metric {
     pub better: Better,
 }
 
-/// What a run is judged by. Wake-ups are those of the tasks that do not count for the throughput:
+/// What a run is judged by. Wakeups are those of the tasks that do not count for the throughput:
 /// probes, whose latency is what a workload is there to measure. If all count, all are meant.
 pub fn of(outcome: &Outcome, workload: &Workload) -> Vec<Metric> {
     let throughput = outcome.throughput(workload) as f64 / 1_000.0;

@@ -145,8 +145,8 @@ fn overview(played: &[(Case, Played)]) -> Table {
 
 fn by_tier(played: &[(Case, Played)]) -> Table {
     let mut table = Table::new(
-        "wake-up to running in us, by the tier in the policy's eyes",
-        &["policy", "tier", "wake-ups", "p50", "p99", "p99.9", "decisions"],
+        "wakeup to running in us, by the tier in the policy's eyes",
+        &["policy", "tier", "wakeups", "p50", "p99", "p99.9", "decisions"],
     );
     for (case, result) in played {
         for tier in Tier::ALL.into_iter().rev() {
@@ -165,8 +165,8 @@ fn by_tier(played: &[(Case, Played)]) -> Table {
 
 fn by_task(played: &[(Case, Played)]) -> Table {
     let mut table = Table::new(
-        "tasks: wake-up to running in us, work in full CPUs, least over most served",
-        &["policy", "task", "wake-ups", "p50", "p99", "p99.9", "work", "share"],
+        "tasks: wakeup to running in us, work in full CPUs, least over most served",
+        &["policy", "task", "wakeups", "p50", "p99", "p99.9", "work", "share"],
     );
     for (case, result) in played {
         for (group, got) in groups(&case.trial.workload, result) {

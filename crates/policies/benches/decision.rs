@@ -5,7 +5,7 @@
 //!
 //! The number of runnable tasks is constant: each round receives one task and dispatches one, which
 //! is the most expensive case. A dispatched task goes to the end of a list and arrives again, as a
-//! requeue or a wake-up, when it reaches the front, so no task is dispatched twice in a row. The
+//! requeue or a wakeup, when it reaches the front, so no task is dispatched twice in a row. The
 //! port does almost nothing, and its cost is the same for both policies. Time is the CPU time of
 //! this thread, so that other programs lengthen the run but not the figures; their effect on the
 //! caches remains.

@@ -108,7 +108,7 @@ pandemonium_engine::knobs! {
         "rule.fork_loops": fork_loops: bool = true, Kind::Switch;
         /// Sleep earns credit in virtual time, within a limit.
         "rule.sleeper_credit" | "rule.lag": sleeper_credit: bool = true, Kind::Switch;
-        /// CPU time since the last wake-up counts against a task only up to a limit.
+        /// CPU time since the last wakeup counts against a task only up to a limit.
         "rule.awake_cap": awake_cap: bool = true, Kind::Switch;
         /// No Batch task is queued further behind than a limit.
         "rule.vtime_ceiling": vtime_ceiling: bool = true, Kind::Switch;
@@ -126,7 +126,7 @@ pandemonium_engine::knobs! {
         "rule.longrun": longrun: bool = true, Kind::Switch;
         /// A sudden rise of the rate of enqueues is a burst.
         "rule.burst_cusum": burst_cusum: bool = true, Kind::Switch;
-        /// Very many wake-ups at once are a burst.
+        /// Very many wakeups at once are a burst.
         "rule.burst_wakeups": burst_wakeups: bool = true, Kind::Switch;
         /// A task is placed near its cache, as the affinity knob says.
         "rule.affinity": affinity: bool = true, Kind::Switch;

@@ -42,7 +42,7 @@ pub struct Scaling {
     pub sojourn_floor: Span,
     /// Highest threshold of the CoDel rescue: twice the floor.
     pub sojourn_ceiling: Span,
-    /// More wake-ups than this in one window of 4 ms are a burst: `2 * N`.
+    /// More wakeups than this in one window of 4 ms are a burst: `2 * N`.
     pub burst_wakeups: u32,
     /// How far ahead of the clock a Batch key may be; `None` below `VTIME_CEILING_CPUS`.
     pub vtime_ceiling: Option<Span>,

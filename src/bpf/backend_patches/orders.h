@@ -22,8 +22,6 @@
 
 #include "../order_rules.h"
 
-/* CPUs besides the waker's that are looked at for a task to preempt. */
-#define ORDER_SCAN 7
 /* kernel/sched: the highest static priority of the real-time classes, plus one. */
 #define ORDER_RT_PRIO 100
 

@@ -201,7 +201,7 @@ pub struct Observation {
     pub run: Span,
     /// Average deviation of a run from `run`.
     pub run_dev: Span,
-    /// Rate of wake-ups.
+    /// Rate of wakeups.
     pub wake_freq: Rate,
     /// Rate of voluntary switches.
     pub csw_rate: Rate,
@@ -240,7 +240,7 @@ pub struct Prediction {
     pub run: Span,
     /// Average deviation of a run from `run`.
     pub run_dev: Span,
-    /// Rate of wake-ups.
+    /// Rate of wakeups.
     pub wake_freq: Rate,
     /// Rate of voluntary switches.
     pub csw_rate: Rate,
@@ -259,7 +259,7 @@ pub struct Profile {
     pub run: Span,
     /// Average deviation of a run from `run`.
     pub run_dev: Span,
-    /// Rate of wake-ups.
+    /// Rate of wakeups.
     pub wake_freq: Rate,
     /// Rate of voluntary switches.
     pub csw_rate: Rate,

@@ -40,7 +40,7 @@ fn work_never_exceeds_the_cpus_and_little_is_lost() {
     }
 }
 
-/// What the lab measured: with the fast path a wake-up takes some microseconds, without it up to
+/// What the lab measured: with the fast path a wakeup takes some microseconds, without it up to
 /// a tick.
 #[test]
 fn the_fast_path_is_what_makes_wake_ups_fast() {

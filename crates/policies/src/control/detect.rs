@@ -74,33 +74,33 @@ impl Cusum {
     }
 }
 
-/// The window in which wake-ups are counted. The README's limit is per tick, and 4 ms is the tick
+/// The window in which wakeups are counted. The README's limit is per tick, and 4 ms is the tick
 /// of a kernel with HZ=250.
 pub const WAKE_WINDOW: Span = Span::from_millis(4);
 
-/// The average number of wake-ups in a window moves by this part of the difference, as a power of
+/// The average number of wakeups in a window moves by this part of the difference, as a power of
 /// two: 64 windows are a quarter of a second. Chosen: longer than a burst, and shorter than the
 /// time after which a user calls a load steady.
 const WAKE_AVERAGE: u32 = 6;
 
-/// Counts wake-ups in windows of [`WAKE_WINDOW`]. A burst is more wake-ups in one window than a
+/// Counts wakeups in windows of [`WAKE_WINDOW`]. A burst is more wakeups in one window than a
 /// limit and than twice the average, because a load that always wakes up often is not a burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeRate {
     limit: u32,
     began: Stamp,
     wakeups: u32,
-    /// Average wake-ups of a window, with [`FRACTION`] bits.
+    /// Average wakeups of a window, with [`FRACTION`] bits.
     average: u64,
 }
 
 impl WakeRate {
-    /// With `limit` wake-ups in one window.
+    /// With `limit` wakeups in one window.
     pub const fn new(limit: u32) -> WakeRate {
         WakeRate { limit, began: Stamp::from_nanos(0), wakeups: 0, average: 0 }
     }
 
-    /// Counts one wake-up. Returns whether there is a burst.
+    /// Counts one wakeup. Returns whether there is a burst.
     pub fn observe(&mut self, now: Stamp) -> bool {
         if now < self.began || now.since(self.began) >= WAKE_WINDOW {
             let windows = now.since(self.began).as_nanos() / WAKE_WINDOW.as_nanos();
@@ -140,7 +140,7 @@ impl Burst {
         Burst { cusum: Cusum::default(), wakes: WakeRate::new(wakeups), fired: None }
     }
 
-    /// Processes one message. A new task counts as a wake-up, because many forks are a burst.
+    /// Processes one message. A new task counts as a wakeup, because many forks are a burst.
     pub fn on_enqueue(&mut self, now: Stamp, cause: Cause, rules: &Rules) {
         // Both detectors get every message, so that one that is switched on later knows the past.
         let rises = self.cusum.observe(now) == Some(true);

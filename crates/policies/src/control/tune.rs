@@ -15,7 +15,7 @@ pub const IN_A_ROW: u32 = 2;
 
 /// Tightens (shortens) the slice while latency is bad, and relaxes it step by step afterwards.
 ///
-/// Both directions use the same definition of bad: the P99 latency of all wake-ups, or of those of
+/// Both directions use the same definition of bad: the P99 latency of all wakeups, or of those of
 /// Interactive tasks, is above the ceiling. So an interval that tightens never counts towards
 /// relaxing, and the slice does not grow while Interactive tasks are late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //!
 //! Averages are exponential. They have eight fraction bits, so that small values change too: the
 //! average of a task of 100 Hz that slows to 1 Hz drops as quickly as any other. After a long sleep
-//! an average makes additional steps, one for each unit of time without a wake-up.
+//! an average makes additional steps, one for each unit of time without a wakeup.
 
 use pandemonium_engine::procdb::{Observation, Prediction, Rate};
 use pandemonium_engine::task::{Arrival, Cause, Tier};
@@ -15,7 +15,7 @@ use pandemonium_engine::time::{ShortSpan, Span, Stamp};
 const UNIT: Span = Span::from_millis(100);
 /// Fraction bits of a rate.
 const FRACTION: u32 = 8;
-/// Highest rate of wake-ups in 100 ms (PANDEMONIUM 5.4.13): more wake-ups are not more urgent.
+/// Highest rate of wakeups in 100 ms (PANDEMONIUM 5.4.13): more wakeups are not more urgent.
 const WAKE_FREQ_MAX: u64 = 64;
 /// Highest rate of voluntary switches in 100 ms (PANDEMONIUM 5.4.13).
 const CSW_RATE_MAX: u64 = 512;
@@ -23,16 +23,16 @@ const CSW_RATE_MAX: u64 = 512;
 const WAKE_FREQ_NEW: u64 = 20;
 /// See [`WAKE_FREQ_NEW`].
 const RUN_NEW: Span = Span::from_micros(100);
-/// From this many wake-ups on the averages are used. Earlier ones are only counted, because they
+/// From this many wakeups on the averages are used. Earlier ones are only counted, because they
 /// describe the start of a program.
 const AGE_KNOWN: u8 = 2;
-/// Fewest wake-ups after which the facts of the fast path replace the task's first messages.
+/// Fewest wakeups after which the facts of the fast path replace the task's first messages.
 /// Chosen: the last run and sleep then follow another run and sleep, so they are not the start of a
 /// program.
 const OBSERVED_MIN: u64 = 3;
-/// From this many wake-ups on averages move by an eighth, before that by a half.
+/// From this many wakeups on averages move by an eighth, before that by a half.
 pub const AGE_MATURE: u8 = 8;
-/// The count of wake-ups stops here.
+/// The count of wakeups stops here.
 const AGE_MAX: u8 = 16;
 /// Longest part of a run that counts as one fork. Chosen: the fork of a large process takes so
 /// long.
@@ -40,7 +40,7 @@ const FORK_COST: Span = Span::from_millis(1);
 /// A frame at 60 Hz. An average run longer than this is that of a hog.
 pub const FRAME: Span = Span::from_micros(16_667);
 /// The most that one run counts: a longer one is a hog's run too, and says no more.
-const RUN_COUNTS_MAX: Span = Span::from_micros(2 * 16_667);
+const RUN_COUNTS_MAX: Span = FRAME.scale(2, 1);
 /// A run this short contradicts an average of more than a [`FRAME`]: that average restarts.
 /// Chosen: below the run that demotes, so that a hog's pieces of work do not contradict it.
 const RUN_SHORT: Span = Span::from_millis(2);
@@ -51,7 +51,7 @@ const SLEEP_LONG: Span = Span::from_millis(128);
 const SHARE_WINDOW: Span = Span::from_millis(256);
 /// A share of 100 %.
 const WHOLE: u64 = u16::MAX as u64;
-/// The CPU time of a wake-up besides the task's run: a round of the scheduler process and the
+/// The CPU time of a wakeup besides the task's run: a round of the scheduler process and the
 /// switches to it. Measured: 24 us on a virtual machine of 1 GIPS (docs/fast-path.md).
 const ROUND: Span = Span::from_micros(20);
 /// A task is a fork loop from the first share of its time in forks until the second. Chosen: twelve
@@ -68,24 +68,24 @@ pub struct Behaviour {
     run: ShortSpan,
     /// Average deviation of a run from `run`.
     run_dev: ShortSpan,
-    /// CPU time since the last wake-up.
+    /// CPU time since the last wakeup.
     awake: ShortSpan,
-    /// Time of the last wake-up.
+    /// Time of the last wakeup.
     woken: Stamp,
-    /// Total CPU time, wake-ups and voluntary switches at that time, if known.
+    /// Total CPU time, wakeups and voluntary switches at that time, if known.
     cpu_time: Span,
     wakeups: u32,
     voluntary: u32,
-    /// Wake-ups and voluntary switches in 100 ms, with [`FRACTION`].
+    /// Wakeups and voluntary switches in 100 ms, with [`FRACTION`].
     wake_freq: u16,
     csw_rate: u32,
-    /// Observed wake-ups, up to [`AGE_MAX`].
+    /// Observed wakeups, up to [`AGE_MAX`].
     age: u8,
-    /// Forks since the last wake-up, up to 255.
+    /// Forks since the last wakeup, up to 255.
     forks: u8,
     /// The share of its time in forks, of [`WHOLE`].
     fork_share: u16,
-    /// The share of a CPU that it uses, including the cost of its wake-ups, of [`WHOLE`].
+    /// The share of a CPU that it uses, including the cost of its wakeups, of [`WHOLE`].
     cpu_share: u16,
 }
 
@@ -109,7 +109,7 @@ impl Default for Behaviour {
     }
 }
 
-/// The events between two wake-ups.
+/// The events between two wakeups.
 struct Interval {
     length: Span,
     wakeups: u64,
@@ -144,7 +144,7 @@ impl Behaviour {
     }
 
     /// The behaviour from the facts of the fast path. It is for a task that was not queued to user
-    /// space before, because its wake-ups found idle CPUs. It is as if observation had begun with
+    /// space before, because its wakeups found idle CPUs. It is as if observation had begun with
     /// the task's last run, so that an urgent task is urgent at once when an idle machine becomes
     /// busy. `None` for a task that lost its CPU, because that queued it to user space before.
     pub fn observed(arrival: &Arrival) -> Option<Behaviour> {
@@ -193,7 +193,7 @@ impl Behaviour {
         }
     }
 
-    /// The events since [`begin`](Self::begin). With facts this includes wake-ups that found an
+    /// The events since [`begin`](Self::begin). With facts this includes wakeups that found an
     /// idle CPU and were not queued to user space. Without facts one sleep is one voluntary switch.
     /// The CPU time of forks is not part of the run, because it is spent for the children: a shell
     /// is not a hog because it starts commands.
@@ -230,7 +230,7 @@ impl Behaviour {
 
     /// Moves the averages of rates and of the run. A hog's average restarts at the first short run:
     /// in steps of an eighth a program that has computed for seconds would be a hog for twenty
-    /// wake-ups more. Rates do not restart, so one short run does not make a hog LatCritical.
+    /// wakeups more. Rates do not restart, so one short run does not make a hog LatCritical.
     fn learn(&mut self, seen: &Interval) {
         let units = seen.length.as_nanos() / UNIT.as_nanos();
         let rate = |events: u64, max: u64| {
@@ -239,7 +239,7 @@ impl Behaviour {
         };
         let wakes = rate(seen.wakeups, WAKE_FREQ_MAX);
         let switches = rate(seen.voluntary, CSW_RATE_MAX);
-        // One step for the wake-up, and one for each unit of time without a wake-up.
+        // One step for the wakeup, and one for each unit of time without a wakeup.
         for _ in 0..1 + units.min(u64::from(AGE_MATURE)) {
             self.wake_freq = self.rate(self.wake_freq.into(), wakes) as u16;
             self.csw_rate = self.rate(self.csw_rate, switches);
@@ -281,7 +281,7 @@ impl Behaviour {
         self.run_dev.get()
     }
 
-    /// CPU time since the last wake-up, up to 4.29 s.
+    /// CPU time since the last wakeup, up to 4.29 s.
     pub fn awake(&self) -> Span {
         self.awake.get()
     }
@@ -291,7 +291,7 @@ impl Behaviour {
         self.forks = self.forks.saturating_add(1);
     }
 
-    /// Forks since the last wake-up, up to 255.
+    /// Forks since the last wakeup, up to 255.
     pub fn forks(&self) -> u64 {
         self.forks.into()
     }
@@ -312,7 +312,7 @@ impl Behaviour {
         self.run.max(self.awake).get()
     }
 
-    /// The latency score, 0 to [`SCORE_MAX`]: wake-ups times voluntary switches in 100 ms, divided
+    /// The latency score, 0 to [`SCORE_MAX`]: wakeups times voluntary switches in 100 ms, divided
     /// by the run in units of 2^20 ns (PANDEMONIUM 5.4.13). Half of the deviation is added to the
     /// run, and a run counts as at least one unit.
     pub fn score(&self) -> u32 {
@@ -321,7 +321,7 @@ impl Behaviour {
         (events / run.max(1)).min(u64::from(SCORE_MAX)) as u32
     }
 
-    /// Wake-ups in 100 ms.
+    /// Wakeups in 100 ms.
     pub fn wake_freq(&self) -> u64 {
         u64::from(self.wake_freq >> FRACTION)
     }
@@ -331,7 +331,7 @@ impl Behaviour {
         self.age >= AGE_KNOWN
     }
 
-    /// Whether none of its wake-ups was observed, and none of its forks.
+    /// Whether none of its wakeups was observed, and none of its forks.
     pub fn is_new(&self) -> bool {
         self.age == 0 && self.forks == 0
     }
@@ -465,7 +465,7 @@ mod tests {
         );
     }
 
-    /// Nine of ten wake-ups find an idle CPU.
+    /// Nine of ten wakeups find an idle CPU.
     #[test]
     fn facts_count_wake_ups_that_were_not_queued_to_user_space() {
         let mut seen = Behaviour::default();
@@ -484,7 +484,7 @@ mod tests {
         assert_eq!(seen.score(), 100);
     }
 
-    /// A wake-up at 100 ms after a sleep of 9 ms and a run of 1 ms.
+    /// A wakeup at 100 ms after a sleep of 9 ms and a run of 1 ms.
     fn facts_after(wakeups: u64) -> Facts {
         let at = |ms: u64| Stamp::from_nanos(ms * 1_000_000);
         let run = Span::from_millis(1);
@@ -503,8 +503,8 @@ mod tests {
     #[test]
     fn facts_of_the_fast_path_count_at_the_first_message() {
         let of = |facts| Behaviour::observed(&Arrival { facts: Some(facts), ..wakeup() });
-        let mut seen = of(facts_after(3)).expect("three wake-ups");
-        assert!(!seen.is_known(), "before the wake-up itself is taken in");
+        let mut seen = of(facts_after(3)).expect("three wakeups");
+        assert!(!seen.is_known(), "before the wakeup itself is taken in");
         let arrival = Arrival { facts: Some(facts_after(3)), ..wakeup() };
         seen.observe(Stamp::from_nanos(100_000_000), &arrival, Span::from_millis(1));
         assert!(seen.is_known());

@@ -40,7 +40,7 @@ pub const COMPOSITORS: [&str; 10] = [
 ];
 /// The prefix of a workqueue thread's name, for messages without facts.
 const KWORKER: &[u8] = b"kworker/";
-/// From this many wake-ups in 100 ms on a task may be drawing frames: 20 a second, below the 24 of
+/// From this many wakeups in 100 ms on a task may be drawing frames: 20 a second, below the 24 of
 /// film.
 const FRAME_FREQ: u64 = 2;
 
@@ -239,7 +239,7 @@ mod tests {
         }
 
         /// Runs for `us` in run intervals of up to 1 ms, then sleeps until `period_us` after the
-        /// last wake-up, and wakes up.
+        /// last wakeup, and wakes up.
         fn cycle(&mut self, us: u64, period_us: u64) -> Tier {
             let mut ran = 0;
             while us - ran > 1_000 {
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(
             task.message(Cause::Requeue, 1_000, 3_000),
             Tier::Batch,
-            "a wake-up resets the count of forks"
+            "a wakeup resets the count of forks"
         );
     }
 
@@ -396,7 +396,7 @@ mod tests {
         let settle = |facts: Option<Facts>, name| {
             let mut task = TestTask::of(name);
             task.arrival.facts = facts;
-            // These facts count no wake-ups, so only the floor can raise the tier.
+            // These facts count no wakeups, so only the floor can raise the tier.
             task.classification.behaves = Tier::Batch;
             task.message(Cause::Requeue, 4_000, 60_000)
         };

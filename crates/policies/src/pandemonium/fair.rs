@@ -8,7 +8,7 @@
 //! it has debt. The key turns this into an order:
 //!
 //! ```text
-//! key = max(virtual time, clock - sleeper credit) + min(CPU time since the last wake-up, cap)
+//! key = max(virtual time, clock - sleeper credit) + min(CPU time since the last wakeup, cap)
 //! ```
 //!
 //! A task that sleeps falls behind the clock; the first term limits the credit that it collects.
@@ -21,7 +21,7 @@ use pandemonium_engine::time::{Span, Vtime};
 
 /// The weight for which virtual time equals CPU time (PANDEMONIUM 5.4.13); nice 0 has 100.
 const WEIGHT_ONE: u64 = 128;
-/// One unit of sleeper credit, and the most that CPU time since the last wake-up counts for Batch.
+/// One unit of sleeper credit, and the most that CPU time since the last wakeup counts for Batch.
 const CREDIT_UNIT: Span = Span::from_millis(40);
 /// Most units of sleeper credit: 2.56 s, for a task that wakes up 640 times a second.
 const CREDIT_MAX: u64 = 64;
@@ -46,7 +46,7 @@ pub fn charge(ran: Span, effective_weight: u64) -> Span {
     ran.scale(WEIGHT_ONE, effective_weight)
 }
 
-/// Sleeper credit in units of [`CREDIT_UNIT`], by the task's wake-ups in 100 ms and the depth of
+/// Sleeper credit in units of [`CREDIT_UNIT`], by the task's wakeups in 100 ms and the depth of
 /// its queue.
 pub fn credit(wake_freq: u64, sleeper_credit_scale: u32, depth: usize) -> u64 {
     let units = ((wake_freq * u64::from(sleeper_credit_scale)) >> 2).clamp(1, CREDIT_MAX);
@@ -57,7 +57,7 @@ pub fn credit(wake_freq: u64, sleeper_credit_scale: u32, depth: usize) -> u64 {
     }
 }
 
-/// The most that CPU time since the last wake-up counts (PANDEMONIUM 5.4.13).
+/// The most that CPU time since the last wakeup counts (PANDEMONIUM 5.4.13).
 pub fn awake_cap(tier: Tier) -> Span {
     match tier {
         Tier::LatCritical => Span::from_millis(20),
@@ -71,13 +71,13 @@ pub fn awake_cap(tier: Tier) -> Span {
 pub struct KeyInput {
     /// Its virtual time.
     pub vruntime: Vtime,
-    /// CPU time since its last wake-up.
+    /// CPU time since its last wakeup.
     pub awake: Span,
     /// Its nice weight.
     pub weight: Weight,
     /// Its tier.
     pub tier: Tier,
-    /// Wake-ups in 100 ms.
+    /// Wakeups in 100 ms.
     pub wake_freq: u64,
     /// The number of tasks in the queue that it enters.
     pub depth: usize,

@@ -24,7 +24,7 @@ pub struct Need {
 /// The slice of a task.
 ///
 /// LatCritical gets 1.5 times its expected run, Interactive twice. The limit for both is the knob's
-/// slice, or the burst slice during a burst or a long run. Each fork since the wake-up raises the
+/// slice, or the burst slice during a burst or a long run. Each fork since the wakeup raises the
 /// limit by the same amount, up to a batch slice: the CPU time of a fork is spent for the child,
 /// and a parent that waits delays its next children. Batch gets the batch slice by weight: 128 and
 /// above the whole, nice 0 (100) 78 %, nice 19 the shortest (PANDEMONIUM 5.4.13).

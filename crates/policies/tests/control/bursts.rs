@@ -68,18 +68,18 @@ fn more_wakeups_than_the_limit_in_a_window_are_a_burst() {
     let mut wakes = WakeRate::new(2 * CPUS);
     let mut now = Stamp::from_nanos(1_000_000_000);
     for _ in 0..100 {
-        // 16 wake-ups in one window are the limit for 8 CPUs.
+        // 16 wakeups in one window are the limit for 8 CPUs.
         assert!((0..16).all(|_| !wakes.observe(now)));
         now = now + WAKE_WINDOW;
     }
-    // The pause lowers the average, so that 17 wake-ups are more than twice as many.
+    // The pause lowers the average, so that 17 wakeups are more than twice as many.
     now = now + MS(1_000);
     assert!((0..16).all(|_| !wakes.observe(now)));
     assert!(wakes.observe(now + Span::from_nanos(3_999_999)));
     assert!(!wakes.observe(now + WAKE_WINDOW));
 }
 
-/// Whether any of the next `windows` windows, with `wakeups` wake-ups each, was a burst.
+/// Whether any of the next `windows` windows, with `wakeups` wakeups each, was a burst.
 fn any_burst(wakes: &mut WakeRate, now: &mut Stamp, windows: u32, wakeups: u32) -> bool {
     let mut any = false;
     for _ in 0..windows {
@@ -96,7 +96,7 @@ fn a_constant_rate_of_wake_ups_is_not_a_burst_but_a_doubled_rate_is() {
     assert!(!any_burst(&mut wakes, &mut now, 1_000, 20), "the average has followed");
     assert!(any_burst(&mut wakes, &mut now, 1, 45));
     assert!(!any_burst(&mut wakes, &mut now, 75, 20), "the load continues");
-    // After a second without wake-ups the same load is a burst again.
+    // After a second without wakeups the same load is a burst again.
     now = now + MS(1_000);
     assert!(any_burst(&mut wakes, &mut now, 1, 20));
 }

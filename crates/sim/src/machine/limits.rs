@@ -37,10 +37,14 @@ pub const AGAIN_MAX: u32 = 3;
 pub const STRANDED: u64 = 100_000;
 /// A timer is not armed for less: `FP_SOON_NS`.
 pub const SOON: u64 = 20_000;
-/// Wake-ups that a CPU keeps an eye on: `FP_WATCHED`.
+/// Wakeups that a CPU keeps an eye on: `FP_WATCHED`.
 pub const WATCHED: usize = 8;
 /// Urgent decisions that are looked after when a round ends: `FP_ROUND`.
 pub const ROUND: usize = 8;
+
+/// CPUs besides the waker's that are looked at for a task to preempt by an order: `ORDER_SCAN` of
+/// src/bpf/backend_limits.h.
+pub const ORDER_SCAN: u32 = 7;
 
 /// What a CPU runs, in the order of urgency: `enum fp_occupant`.
 pub const IDLE: u32 = 0;

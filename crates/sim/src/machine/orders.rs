@@ -4,15 +4,13 @@
 
 use super::Machine;
 use super::kernel::Wake;
+use super::limits::ORDER_SCAN;
 use super::state::{Current, Kick, Where};
 use crate::observer::{Event, Observer};
 use core::cmp::Ordering;
 use pandemonium_engine::orders::{self, Bounds, Event as Cause, Posted, Verdict, View};
 use pandemonium_engine::task::{Dispatch, ENQ_WAKEUP, Pid, Tier};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
-
-/// CPUs besides the waker's that are looked at for a task to preempt: `ORDER_SCAN`.
-pub const SCAN: u32 = 7;
 
 /// What the backend keeps of a task: `struct order_slot`.
 #[derive(Clone, Copy, Default)]
@@ -168,7 +166,7 @@ impl<W: Observer> Machine<W> {
             return Some(here);
         }
         let cpus = self.setup.shape.cpus;
-        let near = || (0..SCAN.min(cpus)).map(|step| (home + step) % cpus);
+        let near = || (0..ORDER_SCAN.min(cpus)).map(|step| (home + step) % cpus);
         let lower = near().find(runs(Ordering::Greater));
         lower.or_else(|| near().find(runs(Ordering::Equal)))
     }

@@ -28,7 +28,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// pass the basic ones.
 const OURS: &str = "scx_pandemonium_user";
 
-/// Who reads what a scheduler prints.
+/// How the output of a scheduler is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reader {
     Usual,

@@ -45,9 +45,9 @@ const _: () = assert!(FRAMES == 300);
 /// In the order of the table.
 #[rustfmt::skip]
 pub const MEASURES: &[Measure] = &[
-    measure(Phase::Wake, "p50_us", "wake-up p50, us", 0, Shown),
-    measure(Phase::Wake, "p99_us", "wake-up p99, us", 0, RatioAtMost([0.10, 0.10])),
-    measure(Phase::Wake, "p99_9_us", "wake-up p99.9, us", 0, RatioAtMost([0.20, 0.20])),
+    measure(Phase::Wake, "p50_us", "wakeup p50, us", 0, Shown),
+    measure(Phase::Wake, "p99_us", "wakeup p99, us", 0, RatioAtMost([0.10, 0.10])),
+    measure(Phase::Wake, "p99_9_us", "wakeup p99.9, us", 0, RatioAtMost([0.20, 0.20])),
     measure(Phase::Wake, "work_per_s", "wake: hogs' work, units/s", 0, RatioAtLeast(0.99)),
     measure(Phase::Wake, "own_cpu_percent", "wake: own CPU time, %", 2, AtMost([4.0, 6.0])),
     measure(Phase::Long, "p50_us", "long p50, us", 0, Shown),
