@@ -111,10 +111,10 @@ impl Runqueue {
         Some((first.slot, first.key))
     }
 
-    /// Up to `most` tasks, and no more than [`FRONT_MAX`], in the order in which they would leave.
-    pub fn front(&self, most: usize) -> impl Iterator<Item = (Slot, Vtime)> + '_ {
-        let found = usize::from(self.len > 0);
-        Front { queue: self, found: [0; FOUND_MAX], len: found, left: most.min(FRONT_MAX) }
+    /// Up to [`FRONT_MAX`] tasks, in the order in which they would leave.
+    pub fn front(&self) -> impl Iterator<Item = (Slot, Vtime)> + '_ {
+        let len = usize::from(self.len > 0);
+        Front { queue: self, found: [0; FOUND_MAX], len }.take(FRONT_MAX)
     }
 
     /// Removes the task with the smallest key.
@@ -200,20 +200,18 @@ impl Runqueue {
 /// Most positions that [`Front`] has to compare: each task that leaves is replaced by its children.
 const FOUND_MAX: usize = 1 + FRONT_MAX * (ARITY - 1);
 
-/// The iterator of [`Runqueue::front`].
+/// The tasks of a heap in order, the first [`FRONT_MAX`] of them.
 struct Front<'a> {
     queue: &'a Runqueue,
-    /// Heap positions whose parents were returned: the next task is at one of them.
+    /// The children of the tasks returned so far, as heap positions. The next task is one of them.
     found: [u32; FOUND_MAX],
     len: usize,
-    left: usize,
 }
 
 impl Iterator for Front<'_> {
     type Item = (Slot, Vtime);
 
     fn next(&mut self) -> Option<(Slot, Vtime)> {
-        self.left = self.left.checked_sub(1)?;
         let entry = |place: usize| self.queue.at(self.found[place] as usize);
         let earlier = |a, b| if entry(b).before(entry(a)) { b } else { a };
         let first = (0..self.len).reduce(earlier)?;
@@ -241,6 +239,11 @@ mod tests {
         Vtime::from_raw(raw)
     }
 
+    /// Empties the queue: the slots in the order in which they leave.
+    fn drain(queue: &mut Runqueue) -> Vec<u32> {
+        core::iter::from_fn(|| queue.pop()).map(|(slot, _)| slot.0).collect()
+    }
+
     #[test]
     fn equal_keys_leave_in_order_of_insertion() {
         let mut queue = Runqueue::new(8);
@@ -248,8 +251,7 @@ mod tests {
             queue.insert(Slot(slot), key(7));
         }
         queue.insert(Slot(5), key(6));
-        let order: Vec<u32> = core::iter::from_fn(|| queue.pop()).map(|(slot, _)| slot.0).collect();
-        assert_eq!(order, [5, 3, 1, 2]);
+        assert_eq!(drain(&mut queue), [5, 3, 1, 2]);
     }
 
     #[test]
@@ -261,9 +263,7 @@ mod tests {
             }
             let at = queue.remove(Slot(taken)).unwrap();
             queue.put_back(Slot(taken), at);
-            let order: Vec<u32> =
-                core::iter::from_fn(|| queue.pop()).map(|(slot, _)| slot.0).collect();
-            assert_eq!(order, [0, 1, 2], "{taken} was taken");
+            assert_eq!(drain(&mut queue), [0, 1, 2], "{taken} was taken");
         }
     }
 
@@ -274,8 +274,7 @@ mod tests {
         for slot in [3, 1, 2] {
             queue.insert(Slot(slot), key(7));
         }
-        let order: Vec<u32> = core::iter::from_fn(|| queue.pop()).map(|(slot, _)| slot.0).collect();
-        assert_eq!(order, [3, 1, 2]);
+        assert_eq!(drain(&mut queue), [3, 1, 2]);
     }
 
     #[test]
@@ -313,7 +312,7 @@ mod tests {
                         model.sort();
                         let front = model.iter().take(FRONT_MAX);
                         let front: Vec<_> = front.map(|m| (Slot(m.2), key(m.0))).collect();
-                        prop_assert_eq!(queue.front(FRONT_MAX).collect::<Vec<_>>(), front);
+                        prop_assert_eq!(queue.front().collect::<Vec<_>>(), front);
                         let first = (!model.is_empty()).then(|| model.remove(0));
                         let expected = first.map(|(raw, _, slot)| (Slot(slot), key(raw)));
                         prop_assert_eq!(queue.pop(), expected);

@@ -215,9 +215,9 @@ static __always_inline void order_preempt(struct task_struct *p, struct order_sl
 }
 
 /*
- * The DSQ for a task that an order queues. A LatCritical task whose CPU runs the scheduler process
- * goes to that CPU's own DSQ, which the CPU serves first when the process leaves it. In the shared
- * DSQ it would come after Interactive tasks that have waited there for two rescue intervals.
+ * The DSQ into which an order queues a task: usually the shared one. If the task is LatCritical and
+ * its CPU runs the scheduler process, that CPU's own DSQ: the CPU serves it first when the process
+ * leaves. In the shared DSQ an Interactive task decided two rescue intervals earlier comes first.
  */
 static __always_inline u64 order_dsq(u32 tier, s32 cpu, const struct task_struct *curr)
 {

@@ -146,7 +146,7 @@ impl Behaviour {
     /// The behaviour from the facts of the fast path. It is for a task that was not queued to user
     /// space before, because its wakeups found idle CPUs. It is as if observation had begun with
     /// the task's last run, so that an urgent task is urgent at once when an idle machine becomes
-    /// busy. `None` for a task that lost its CPU, because that queued it to user space before.
+    /// busy. `None` for a task that lost its CPU, because its run is not over.
     pub fn observed(arrival: &Arrival) -> Option<Behaviour> {
         let facts = arrival.facts.filter(|facts| facts.woken > facts.stopped)?;
         let enough = facts.wakeups >= OBSERVED_MIN && facts.run_interval > Span::ZERO;

@@ -86,15 +86,14 @@ impl Task {
         false
     }
 
-    /// At its first wakeup in a message: the task was preempted before it was ever queued, so its
-    /// first message told nothing. Its behaviour restarts from what the fast path observed, as in
-    /// [`begin_as`](Self::begin_as). Returns whether it does.
-    pub fn catch_up(&mut self, arrival: &Arrival) -> bool {
+    /// Restarts the behaviour of a task from what the fast path observed, at the first message of
+    /// a wakeup. The task was preempted before any wakeup was queued to user space, so its messages
+    /// until now told nothing.
+    pub fn catch_up(&mut self, arrival: &Arrival) {
         let is_unknown = self.name_prediction == NamePrediction::Nothing && self.behaviour.is_new();
-        let observed = || Behaviour::observed(arrival).filter(|_| arrival.cause == Cause::Wakeup);
-        let Some(observed) = is_unknown.then(observed).flatten() else { return false };
-        self.behaviour = observed;
-        true
+        if is_unknown && arrival.cause == Cause::Wakeup {
+            self.behaviour = Behaviour::observed(arrival).unwrap_or(self.behaviour);
+        }
     }
 
     /// CPU time since the last message.

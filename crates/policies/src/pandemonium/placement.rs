@@ -10,13 +10,10 @@ use pandemonium_engine::MachineView;
 use pandemonium_engine::Mode;
 use pandemonium_engine::Setup;
 use pandemonium_engine::placement::{may_use, usual_place};
-use pandemonium_engine::runqueue::{FRONT_MAX, Runqueue, Slot};
+use pandemonium_engine::runqueue::{Runqueue, Slot};
 use pandemonium_engine::task::{CPUS_MAX, CpuId, Placement, Request, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::topology::{Domain, Topology};
-
-/// How many tasks of a queue are compared to find one near the CPU.
-const LOOK_AHEAD: usize = FRONT_MAX;
 
 /// With `low_power`, so many Batch tasks wait in the queue of a busy CPU before an idle CPU is
 /// woken. Chosen: then three tasks share a CPU, which slows one hog and two less busy tasks hardly
@@ -215,13 +212,13 @@ impl Placer {
     ) {
         self.before = None;
         let Placement::Cpu(cpu) = placement else { return };
-        let before = self.waiting_at(cpu, context);
+        let waiting = self.waiting_at(cpu, context);
         let cell = &mut self.sent[cpu.as_raw() as usize];
-        let tier = if before == 0 { tier } else { cell.tier.max(tier) };
+        let tier = if waiting == 0 { tier } else { cell.tier.max(tier) };
         self.before = Some((cpu, *cell));
         let through = cell.through.max(context.now) + slice;
         let together = if cell.at == context.now { cell.together } else { Span::ZERO } + slice;
-        *cell = Sent { tasks: before + 1, at: context.now, through, together, tier };
+        *cell = Sent { tasks: waiting + 1, at: context.now, through, together, tier };
     }
 
     /// Undoes the last [`note`](Placer::note), because the dispatch was refused.
@@ -259,7 +256,7 @@ impl Placer {
             }
         };
         // Of equal rank the first task comes first.
-        let near = queue.front(LOOK_AHEAD).take_while(|(_, key)| *key <= last_key);
+        let near = queue.front().take_while(|(_, key)| *key <= last_key);
         near.map(|(slot, _)| slot).min_by_key(|slot| rank(*slot))
     }
 }

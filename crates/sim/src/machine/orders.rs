@@ -60,8 +60,8 @@ impl<W: Observer> Machine<W> {
                 self.order_slot(slot).preempted = None;
                 let key = self.now + u64::from(order.key_offset);
                 // `order_dsq`: the CPU serves its own DSQ first when the process leaves it.
-                let leaves = self.cpus[cpu as usize].current == Current::Scheduler;
-                let own = (leaves && order.tier == Tier::LatCritical).then_some(cpu);
+                let decides = self.cpus[cpu as usize].current == Current::Scheduler;
+                let own = (decides && order.tier == Tier::LatCritical).then_some(cpu);
                 self.insert(slot, own, order.slice.into(), key);
                 self.kick_cpu(cpu, Kick::Idle);
             }
