@@ -201,10 +201,10 @@ fn order_event() -> impl Strategy<Value = Event> {
 
 fn order_view() -> impl Strategy<Value = View> {
     let published = (0u32..2, prop::option::of(tier()), prop::option::of(near_now()), 0u32..2);
-    let cpu = (occupant(), near_now(), any::<bool>(), any::<bool>());
+    let cpu = (occupant(), near_now(), any::<bool>(), any::<bool>(), any::<bool>());
     (order_event(), published, cpu).prop_map(|(event, published, cpu)| {
         let (epoch, waiting, due, passes) = published;
-        let (occupant, key, occupied, limited) = cpu;
+        let (occupant, key, occupied, limited, decides) = cpu;
         View {
             now: Stamp::from_nanos(NOW),
             event,
@@ -216,6 +216,7 @@ fn order_view() -> impl Strategy<Value = View> {
             occupant_key: Vtime::from_raw(key),
             occupied,
             limited,
+            decides: occupant == Occupant::Foreign && decides,
         }
     })
 }
@@ -247,6 +248,7 @@ fn bpf_order_view(view: &View) -> bpf::OrderView {
         requeued: rest.is_some(),
         occupied: view.occupied,
         limited: view.limited,
+        decides: view.decides,
     }
 }
 
@@ -259,6 +261,7 @@ proptest! {
             Verdict::Ask => bpf::OrderVerdict::Ask,
             Verdict::Preempt => bpf::OrderVerdict::Preempt,
             Verdict::Queue => bpf::OrderVerdict::Queue,
+            Verdict::QueueHere => bpf::OrderVerdict::QueueHere,
             Verdict::Resume => bpf::OrderVerdict::Resume,
         };
         prop_assert_eq!(bpf::order_verdict(&bpf_order_view(&view)), Some(ours));

@@ -18,6 +18,8 @@ enum order_verdict {
 	ORDER_PREEMPT,
 	/* The task waits in the shared DSQ, by its key. */
 	ORDER_QUEUE,
+	/* The task waits in the CPU's own DSQ, by its key. */
+	ORDER_QUEUE_HERE,
 	/* The task was preempted: it waits in the shared DSQ for the rest of its slice. */
 	ORDER_RESUME,
 };
@@ -58,6 +60,8 @@ struct order_view {
 	bool occupied;
 	/* Whether the limits on kicks forbid to preempt the CPU's task now. */
 	bool limited;
+	/* Whether the CPU runs the scheduler process. */
+	bool decides;
 };
 
 /*
@@ -69,6 +73,10 @@ struct order_view {
  * task is next by the order of keys. It preempts a task of its own tier that has a later key. At
  * most one task waits in a local DSQ: after it the CPU calls ops.dispatch, where the scheduler
  * process gets its turn.
+ *
+ * A LatCritical task whose CPU runs the scheduler process waits in that CPU's own DSQ: the CPU
+ * serves it first when the process leaves. In the shared DSQ an Interactive task that was decided
+ * two rescue intervals earlier comes first.
  */
 static inline enum order_verdict order_verdict(const struct order_view *v)
 {
@@ -78,6 +86,8 @@ static inline enum order_verdict order_verdict(const struct order_view *v)
 		return ORDER_ASK;
 	if (v->waiting >= v->tier || (v->now >= v->batch_due && !v->passes))
 		return ORDER_ASK;
+	if (v->decides && v->tier == FP_LAT_CRITICAL)
+		return ORDER_QUEUE_HERE;
 	if (v->occupant > v->tier || v->occupied)
 		return ORDER_QUEUE;
 	if (v->occupant == FP_IDLE)

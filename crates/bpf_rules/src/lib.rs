@@ -82,6 +82,7 @@ pub struct OrderView {
     pub requeued: bool,
     pub occupied: bool,
     pub limited: bool,
+    pub decides: bool,
 }
 
 /// What happens to a task, in the order of `enum order_verdict`.
@@ -93,6 +94,8 @@ pub enum OrderVerdict {
     Preempt,
     /// `ORDER_QUEUE`.
     Queue,
+    /// `ORDER_QUEUE_HERE`.
+    QueueHere,
     /// `ORDER_RESUME`.
     Resume,
 }
@@ -119,7 +122,8 @@ pub fn order_verdict(view: &OrderView) -> Option<OrderVerdict> {
         0 => Some(OrderVerdict::Ask),
         1 => Some(OrderVerdict::Preempt),
         2 => Some(OrderVerdict::Queue),
-        3 => Some(OrderVerdict::Resume),
+        3 => Some(OrderVerdict::QueueHere),
+        4 => Some(OrderVerdict::Resume),
         _ => None,
     }
 }

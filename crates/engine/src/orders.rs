@@ -96,6 +96,8 @@ pub struct View {
     pub occupied: bool,
     /// The limits on kicks forbid to preempt the CPU's task now.
     pub limited: bool,
+    /// The CPU runs the scheduler process.
+    pub decides: bool,
 }
 
 /// Why a task is enqueued.
@@ -131,6 +133,8 @@ pub enum Verdict {
     Preempt,
     /// It waits in the shared DSQ, by its key.
     Queue,
+    /// It waits in the CPU's own DSQ, by its key.
+    QueueHere,
     /// It waits in the shared DSQ for the rest of its slice, by its old key.
     Resume,
 }
@@ -143,6 +147,10 @@ pub enum Verdict {
 /// task is next by the order of keys. It preempts a task of its own tier that has a later key. At
 /// most one task waits in a local DSQ: after it the CPU calls `ops.dispatch`, where the scheduler
 /// process gets its turn.
+///
+/// A LatCritical task whose CPU runs the scheduler process waits in that CPU's own DSQ: the CPU
+/// serves it first when the process leaves. In the shared DSQ an Interactive task that was decided
+/// two rescue intervals earlier comes first.
 pub fn verdict(view: &View) -> Verdict {
     let order = match view.event {
         Event::Requeue(rest) if rest >= REST_MIN => return Verdict::Resume,
@@ -159,6 +167,7 @@ pub fn verdict(view: &View) -> Verdict {
     }
     let occupant_key = view.occupant_key.as_raw();
     match view.occupant {
+        _ if view.decides && order.tier == Tier::LatCritical => Verdict::QueueHere,
         occupant if occupant > Occupant::Task(order.tier) || view.occupied => Verdict::Queue,
         Occupant::Idle => Verdict::Preempt,
         occupant if occupant == Occupant::Task(order.tier) => {
@@ -198,6 +207,7 @@ mod tests {
             occupant_key: Vtime::from_raw((1 << 40) + 1),
             occupied: false,
             limited: false,
+            decides: false,
         };
         change(&mut view, &mut order);
         view.event = Event::Wakeup(Some(order));
@@ -244,6 +254,19 @@ mod tests {
     }
 
     #[test]
+    fn only_a_lat_critical_wakee_waits_where_the_scheduler_process_runs() {
+        let interactive = wakeup(|view, order| {
+            (view.occupant, view.decides) = (Occupant::Foreign, true);
+            order.tier = Tier::Interactive;
+        });
+        assert_eq!(interactive, Verdict::Queue);
+        let urgent = wakeup(|view, _| (view.occupant, view.decides) = (Occupant::Foreign, true));
+        assert_eq!(urgent, Verdict::QueueHere);
+        let expired = wakeup(|view, order| (view.decides, order.left) = (true, 0));
+        assert_eq!(expired, Verdict::Ask);
+    }
+
+    #[test]
     fn an_order_preempts_a_later_key_of_its_own_tier() {
         let verdict_of = |key: u64, limited: bool| {
             let mut view = View { event: Event::Wakeup(Some(ORDER)), ..view_of_wakeup() };
@@ -283,6 +306,7 @@ mod tests {
             occupant_key: Vtime::from_raw(0),
             occupied: false,
             limited: false,
+            decides: false,
         }
     }
 }

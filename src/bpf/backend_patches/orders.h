@@ -215,16 +215,6 @@ static __always_inline void order_preempt(struct task_struct *p, struct order_sl
 }
 
 /*
- * The DSQ into which an order queues a task: usually the shared one. If the task is LatCritical and
- * its CPU runs the scheduler process, that CPU's own DSQ: the CPU serves it first when the process
- * leaves. In the shared DSQ an Interactive task decided two rescue intervals earlier comes first.
- */
-static __always_inline u64 order_dsq(u32 tier, s32 cpu, const struct task_struct *curr)
-{
-	return tier == FP_LAT_CRITICAL && curr->pid == usersched_pid ? cpu : BACKEND_SHARED_DSQ;
-}
-
-/*
  * Executes the task's order, or lets a preempted task go on. Returns whether the task is in a DSQ
  * now.
  */
@@ -237,6 +227,7 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 	const struct task_struct *curr;
 	struct order_view v = {};
+	enum order_verdict verdict;
 
 	if (!rq || !bounds->enabled || !order_is_owner(slot, p))
 		return false;
@@ -264,8 +255,10 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
 		v.occupied = rq->scx.local_dsq.nr > 0 ||
 			     (v.occupant == FP_IDLE && scx_bpf_dsq_nr_queued(cpu) > 0);
 		v.limited = !may_kick(&c->kicks, v.now);
+		v.decides = curr->pid == usersched_pid;
 	}
-	switch (order_verdict(&v)) {
+	verdict = order_verdict(&v);
+	switch (verdict) {
 	case ORDER_ASK:
 		return false;
 	case ORDER_RESUME:
@@ -278,10 +271,11 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
 		order_preempt(p, slot, rq, c, v.now, enq_flags);
 		break;
 	case ORDER_QUEUE:
+	case ORDER_QUEUE_HERE:
 		order_count(ORDER_QUEUED);
 		slot->victim = 0;
-		scx_bpf_dsq_insert_vtime(p, order_dsq(v.tier, cpu, rq->curr), slot->slice,
-					 v.now + slot->key_offset, enq_flags);
+		scx_bpf_dsq_insert_vtime(p, verdict == ORDER_QUEUE ? BACKEND_SHARED_DSQ : cpu,
+					 slot->slice, v.now + slot->key_offset, enq_flags);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		break;
 	}
@@ -378,18 +372,25 @@ static __always_inline u64 order_renew(struct task_struct *p, u64 slice)
 }
 
 /*
- * Whether the scheduler process has work. While only Batch tasks wait for a decision, and a decided
- * task is in the shared DSQ, the CPU runs that one: the process is not needed yet.
+ * Whether tasks that user space has received need a round now. While only Batch tasks wait for a
+ * decision, and a decided task is in the shared DSQ, the CPU runs that one first.
  */
-static __always_inline bool order_is_pending(void)
+static __always_inline bool order_needs_round(void)
 {
-	const struct order_cpu *c = order_cpu_of(bpf_get_smp_processor_id());
 	const struct order_bounds *bounds = &order_bounds;
 
 	if (bounds->pending != ORDER_BATCH_PENDING)
 		return bounds->pending != ORDER_NOTHING_PENDING;
-	return c->unserved || !bounds->enabled || !scx_bpf_dsq_nr_queued(BACKEND_SHARED_DSQ) ||
+	return !bounds->enabled || !scx_bpf_dsq_nr_queued(BACKEND_SHARED_DSQ) ||
 	       bpf_ktime_get_ns() >= bounds->batch_due;
+}
+
+/* Whether the scheduler process has work: also if this CPU has found no decided task. */
+static __always_inline bool order_is_pending(void)
+{
+	const struct order_cpu *c = order_cpu_of(bpf_get_smp_processor_id());
+
+	return (c->unserved && order_bounds.pending) || order_needs_round();
 }
 
 #endif

@@ -56,12 +56,10 @@ impl<W: Observer> Machine<W> {
                 return true;
             }
             Verdict::Preempt => self.preempt_by_order(slot, cpu, &order),
-            Verdict::Queue => {
+            Verdict::Queue | Verdict::QueueHere => {
                 self.order_slot(slot).preempted = None;
                 let key = self.now + u64::from(order.key_offset);
-                // `order_dsq`: the CPU serves its own DSQ first when the process leaves it.
-                let decides = self.cpus[cpu as usize].current == Current::Scheduler;
-                let own = (decides && order.tier == Tier::LatCritical).then_some(cpu);
+                let own = (verdict == Verdict::QueueHere).then_some(cpu);
                 self.insert(slot, own, order.slice.into(), key);
                 self.kick_cpu(cpu, Kick::Idle);
             }
@@ -139,6 +137,7 @@ impl<W: Observer> Machine<W> {
             occupied: state.local.is_some()
                 || state.current == Current::Idle && !self.queues[cpu as usize].is_empty(),
             limited: !state.order_kicks.allow_another(self.now),
+            decides: state.current == Current::Scheduler,
         }
     }
 
