@@ -44,39 +44,47 @@ static s32 scanned(void)
 }
 
 /*
- * The CPU to kick for a task: by the rules of rules.h, among those that the task may use; -1 if
- * none gives way.
+ * Makes the CPU the best victim if it is. A function of its own, not static: the verifier of Linux
+ * 6.12 checks it once, and gives up after a million instructions if the loop contains it.
  *
  * It reads p->cpus_mask, not p->cpus_ptr: Linux 7.2 verifies this function for fp_prepare too,
  * which is sleepable, and there p->cpus_ptr is not trusted.
  */
-__noinline s32 find_victim(struct task_struct *p __arg_trusted, struct need *n __arg_nonnull)
+__noinline u32 compare_victim(struct task_struct *p __arg_trusted, u32 cpu,
+			      struct need *n __arg_nonnull, struct victim *best __arg_nonnull)
 {
 	struct fp_settings *s = the_settings();
+	struct fp_cpu *c = cpu_record(cpu);
+	bool is_here = cpu == n->here;
+
+	if (!s || !c || (is_here && n->spare_here) || !bpf_cpumask_test_cpu(cpu, &p->cpus_mask) ||
+	    !gives_way(c, n, s))
+		return false;
+	if (is_limited(c, n)) {
+		count(FP_LIMITED);
+		return false;
+	}
+	if (!beats(c, is_here, n->now, best) || is_ending(cpu))
+		return false;
+	take_victim(best, c, cpu, is_here, n->now);
+	return true;
+}
+
+/*
+ * The CPU to kick for a task: by the rules of rules.h, among those that the task may use; -1 if
+ * none gives way.
+ */
+__noinline s32 find_victim(struct task_struct *p __arg_trusted, struct need *n __arg_nonnull)
+{
 	struct victim best = NO_VICTIM;
 	s32 i;
 
-	if (!s)
-		return -1;
 	bpf_for(i, 0, scanned()) {
 		u32 cpu = n->here + i;
-		struct fp_cpu *c;
-		bool is_better;
 
 		if (cpu >= nr_cpus)
 			cpu -= nr_cpus;
-		if (!i && n->spare_here)
-			continue;
-		c = cpu_record(cpu);
-		if (!c || !bpf_cpumask_test_cpu(cpu, &p->cpus_mask) || !gives_way(c, n, s))
-			continue;
-		if (is_limited(c, n)) {
-			count(FP_LIMITED);
-			continue;
-		}
-		is_better = beats(c, !i, n->now, &best);
-		if (is_better && !is_ending(cpu))
-			take_victim(&best, c, cpu, !i, n->now);
+		compare_victim(p, cpu, n, &best);
 	}
 	return best.cpu;
 }
