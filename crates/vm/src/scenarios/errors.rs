@@ -4,7 +4,7 @@
 
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::{self, Scheduler};
-use crate::guest::{Guest, kernel, report};
+use crate::guest::{Guest, kernel, report, wakeups};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::Read;
@@ -40,12 +40,17 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "killed",
         about: "the worker process is killed, on an idle machine and on a busy one: the kernel's \
-            own scheduler takes over, and the supervisor prints why it exits",
+            own scheduler takes over, no wakeup waits for more than 200 ms meanwhile, and the \
+            supervisor prints why it exits",
         run: killed,
         ..USUAL
     },
 ];
 
+/// How long wakeups are measured around a kill, in seconds.
+const KILL_S: u64 = 3;
+/// The longest of them.
+const KILL_WORST_US: f64 = 200_000.0;
 /// A user without privileges.
 pub const NOBODY: u32 = 65534;
 /// Exit code: wrong use.
@@ -163,9 +168,13 @@ fn killed(guest: &Guest) -> Result<()> {
         let statistics = scheduler.statistics()?;
         let health = statistics.text("health")?;
         ensure!(health != "starting", "{how} machine: no decision within a second");
+        let probe = wakeups::start(KILL_S)?;
         let ended = scheduler.end_by_killed_worker(limit);
+        let worst = probe.finish()?.worst_us();
         let ended = ended.with_context(|| format!("{how} machine"))?;
         drop(load);
+        report::note(format!("{how} machine: the longest wakeup took {worst:.0} us"));
+        ensure!(worst <= KILL_WORST_US, "{how} machine: a wakeup waited for {worst:.0} us");
         report::note(ended.describe());
         ensure!(ended.status.code() == Some(FAULT), "not exit code {FAULT}: {}", ended.describe());
         ended.expect_no_panic()?;
