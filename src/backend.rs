@@ -7,8 +7,10 @@
 //! a full ring go straight to libbpf here.
 
 mod orders;
+mod stalls;
 
 pub use self::orders::OrderCounters;
+pub use self::stalls::{StallCause, StallCounters};
 use super::clock;
 use super::fast_path::{FastPath, Settings};
 use super::fast_path_counters::FastPathCounters;
@@ -130,6 +132,7 @@ pub struct KernelPort<'cb> {
     /// The backend's count of congestion when the first round began: before that a patch made it
     /// queue every task itself, which it counts as congestion.
     congested_before: Option<u64>,
+    stalls: StallCounters,
     /// Messages that were malformed, or that the ring could not deliver.
     pub malformed: u64,
 }
@@ -168,6 +171,7 @@ impl<'cb> KernelPort<'cb> {
             sent: None,
             may_order,
             congested_before: None,
+            stalls: StallCounters::default(),
             malformed: 0,
         };
         // Without a fast path the policy does not see idle CPUs, and could not use the domain.
@@ -186,6 +190,9 @@ impl<'cb> KernelPort<'cb> {
         self.begun = now;
         self.sent = None;
         *self.bpf.nr_scheduled_mut() = 1;
+        if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
+            StallCounters::begin_round(bss);
+        }
         self.set_activity(Activity::Deciding);
         self.congested_before.get_or_insert(*self.bpf.nr_sched_congested_mut());
         self.refresh_view();
@@ -221,8 +228,11 @@ impl<'cb> KernelPort<'cb> {
         self.fast.as_mut().and_then(FastPath::next_exit)
     }
 
-    /// Sets the fast path's settings, by stores if something has changed.
+    /// Tells the kernel half the settings, by stores if something has changed.
     pub fn set(&mut self, settings: Settings) {
+        if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
+            stalls::set_slice(bss, settings.batch_slice);
+        }
         if let Some(fast) = &mut self.fast {
             fast.set(settings);
         }
@@ -234,6 +244,7 @@ impl<'cb> KernelPort<'cb> {
     pub fn rest(&mut self, waiting: Option<Tier>) {
         if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
             orders::rest(bss, waiting);
+            self.stalls.end_round(bss);
         }
         self.set_activity(Activity::Resting);
         self.bpf.notify_complete(0);
@@ -258,6 +269,11 @@ impl<'cb> KernelPort<'cb> {
     /// The counters of standing orders.
     pub fn order_counters(&self) -> OrderCounters {
         self.bpf.skel.maps.bss_data.as_deref().map(orders::counters).unwrap_or_default()
+    }
+
+    /// The stalls of this process.
+    pub fn stall_counters(&self) -> StallCounters {
+        self.stalls
     }
 
     /// The fast path's counters, if it is loaded.

@@ -5,6 +5,7 @@
 use super::fast_path::State;
 use super::fast_path_counters::Event;
 use super::reading::Reading;
+use super::stalls;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 
@@ -40,12 +41,14 @@ fn stopped(before: &Reading, after: &Reading) -> Option<String> {
     let (was, is) = (&before.numbers, &after.numbers);
     let gap = after.at.since(Stamp::from_nanos(is.last_round_ns));
     let silences = is.silences.saturating_sub(was.silences);
+    let stalled = stalls::between(before, after);
     match () {
         () if is.rounds == 0 => Some("starting".into()),
         () if after.driver.is_unloaded => {
             Some("the state of sched_ext is not `enabled`: the kernel schedules by itself".into())
         }
         () if gap > GAP_MAX => Some(format!("the scheduler has not run for {gap}")),
+        () if stalled.is_some() => stalled,
         () if silences > 0 => {
             Some(format!("the scheduler did not run for more than {GAP_MAX}, {silences} times"))
         }

@@ -83,6 +83,8 @@ mod settings;
 #[cfg(not(docsrs))]
 mod shared;
 #[cfg(not(docsrs))]
+mod stalls;
+#[cfg(not(docsrs))]
 mod stats;
 #[cfg(not(docsrs))]
 mod supervisor;

@@ -43,6 +43,10 @@ pub struct Metrics {
     pub nr_refused_dispatches: u64,
     #[stat(desc = "Tasks that bypassed the policy because the ring to user space was full")]
     pub nr_sched_congested: u64,
+    #[stat(desc = "Times that the kernel half decided because the scheduling process did not")]
+    pub nr_stalls: u64,
+    #[stat(desc = "How long it did so altogether, in milliseconds")]
+    pub stalled_ms: u64,
     #[stat(desc = "Wakeups without a decision, by a standing order")]
     pub nr_orders: u64,
     #[stat(desc = "Of these, wakeups that waited for a CPU; the others ran at once")]
@@ -202,6 +206,8 @@ impl Metrics {
         self.nr_bounce_dispatches = n.bounced;
         self.nr_refused_dispatches = n.refused;
         self.nr_sched_congested = n.congested;
+        self.nr_stalls = n.stalls;
+        self.stalled_ms = n.stalled_ns / 1_000_000;
         self.nr_orders = n.orders_preempted + n.orders_queued;
         self.nr_orders_queued = n.orders_queued;
         self.nr_resumed = n.resumed;

@@ -67,6 +67,12 @@ counters! {
     rounds,
     /// Gaps between rounds that were longer than `health::GAP_MAX`.
     silences,
+    /// Stalls that are over: the kernel half decided, because the worker did not.
+    stalls,
+    /// Their time (ns).
+    stalled_ns,
+    /// The cause of the last one: `backend::StallCause`.
+    stall_cause,
     /// Decisions sent to the kernel.
     user_dispatches,
     /// Tasks that the backend placed itself: on an idle CPU, or bound kernel threads.

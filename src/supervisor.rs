@@ -15,7 +15,7 @@ use super::restarts::{Ended, Next, Restarts};
 use super::shared::Shared;
 use super::stats::{self, Source};
 use super::worker_process::{End, WorkerProcess};
-use super::{clock, instance, output, process, settings, tasks, telemetry, worker};
+use super::{clock, instance, output, process, settings, stalls, tasks, telemetry, worker};
 use anyhow::anyhow;
 use pandemonium_engine::adapting::INTERVAL;
 use pandemonium_engine::knobs::{KeySet, Values};
@@ -233,6 +233,9 @@ fn adapt_every_second(source: &Source, print: bool) -> Arc<Mutex<EventLog>> {
             }
             let share = idle.zip(idle_before).and_then(|(now, then)| now.share_since(&then));
             source.adaptive.step(&before, &after, share);
+            if let Some(told) = stalls::between(&before, &after) {
+                output::warn(&told);
+            }
             let metrics = source.metrics(&before, &after);
             lock(&log_of_thread).push(after.at, &metrics);
             if print && source.adaptive.status().report.worth_a_line {

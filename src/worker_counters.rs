@@ -103,6 +103,10 @@ impl WorkerCounters {
         total.bounced = before.bounced + kernel.bounced;
         total.congested = before.congested + kernel.congested;
         total.malformed = before.malformed + port.malformed;
+        let stalls = port.stall_counters();
+        total.stalls = before.stalls + stalls.stalls;
+        total.stalled_ns = before.stalled_ns + stalls.time.as_nanos();
+        total.stall_cause = stalls.cause.into();
         let mut counts = [0; COUNTERS_MAX];
         policy.count(&mut counts);
         counts.iter_mut().zip(self.policy_before).for_each(|(count, before)| *count += before);

@@ -55,6 +55,17 @@ const _: () = assert!(sim::OFFLINE == fast_path::fp_occupant_FP_OFFLINE);
 
 const _: () = assert!(sim::ORDER_SCAN == backend::order_limits_ORDER_SCAN);
 
+// ---- While no decision comes ----
+
+const _: () = assert!(sim::DEFAULT_SLICE == backend::patch_default_times_PATCH_SLICE_NS as u64);
+const _: () = assert!(
+    sim::DEFAULT_SLICE_MIN == backend::patch_default_times_PATCH_SLICE_MIN_NS as u64
+        && sim::DEFAULT_SLICE_MAX == backend::patch_default_times_PATCH_SLICE_MAX_NS as u64
+);
+const _: () = assert!(sim::WAKEUP_LEAD == backend::patch_default_times_PATCH_WAKEUP_LEAD_NS as u64);
+const _: () = assert!(sim::STALL_CHECK == backend::patch_default_times_PATCH_CHECK_NS as u64);
+const _: () = assert!(sim::STALL_CHECKS == backend::patch_checks_PATCH_CHECKS);
+
 // ---- What only the backend's program says ----
 
 /// The backend's source, as its builder wrote it.

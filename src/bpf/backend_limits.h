@@ -25,6 +25,47 @@ enum patch_activity {
 	PATCH_RESTING = 2,
 };
 
+/* Why the scheduler process did not decide: backend_patches/stalled.h. */
+enum patch_stall_cause {
+	/* It could run, and no CPU ran it: a task of a higher scheduling class had its CPU. */
+	PATCH_STALL_NO_CPU = 0,
+	/* A signal, a debugger or the freezer stopped it. */
+	PATCH_STALL_STOPPED = 1,
+	/* It waited in the kernel, for instance for a page. */
+	PATCH_STALL_BLOCKED = 2,
+	/* It ran, in one long round. */
+	PATCH_STALL_RUNNING = 3,
+};
+
+/* What the backend does while the process does not decide. Times in nanoseconds. */
+enum patch_default_times {
+	/* The slice of a task of nice 0: one tick at HZ=250, which is what ends it. */
+	PATCH_SLICE_NS = 4 * 1000 * 1000,
+	/* Slices grow with the weight, up to this one: a wakeup waits for the end of one. */
+	PATCH_SLICE_MAX_NS = 2 * PATCH_SLICE_NS,
+	PATCH_SLICE_MIN_NS = PATCH_SLICE_NS / 4,
+	/*
+	 * A woken task comes before tasks that have lost their CPU since this time. A task that
+	 * computes beside tasks that only wake each other up gets one slice in each such time.
+	 */
+	PATCH_WAKEUP_LEAD_NS = 8 * PATCH_SLICE_NS,
+	/*
+	 * Between two checks. A decision takes some 20 us, and a wakeup may wait 50 ms: the checks
+	 * below, one more, and two slices fit into that.
+	 */
+	PATCH_CHECK_NS = 10 * 1000 * 1000,
+};
+
+enum patch_checks {
+	/* Checks without the end of a round after which the process counts as stalled. */
+	PATCH_CHECKS = 2,
+	/*
+	 * While it waits in SCHED_DSQ, as many more as this number of slices takes. A CPU takes it
+	 * at the end of a slice; a CPU with a real-time task does not, and it may be bound to that.
+	 */
+	PATCH_SLICES = 2,
+};
+
 /* Standing orders: backend_patches/orders.h. */
 enum order_limits {
 	/* Slots of orders, a power of two. Pids that are equal modulo this share one. */

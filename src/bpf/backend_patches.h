@@ -13,6 +13,8 @@
  *  drain_race.h         a CPU that finds the ring in use misses a decision  insert_vtime, drain
  *  drain_many.h         one dispatch call takes one decision                drain
  *  not_deciding.h       tasks are queued to a process that does not decide  ringbuf_reserve
+ *  stalled.h            the process stops deciding, and tasks wait for ever ringbuf_submit, drain,
+ *                                                                           timer_init
  *  round_in_progress.h  a kick puts the process off in the middle of a round move_to_local
  *  domain_return.h      a lone task is never queued to user space again     task_set_slice
  *  exiting_task.h       a task loses its CPU as it ends                     move_to_local
@@ -22,8 +24,9 @@
  *                                                                           ringbuf_reserve, query
  *
  * The order is part of the program. A patch calls the kernel's functions by their own names, so all
- * patches come before all macros. drain_race.h comes before drain_many.h and exiting_task.h, and
- * not_deciding.h before domain_return.h, because the latter use the former.
+ * patches come before all macros. drain_race.h comes before drain_many.h and exiting_task.h,
+ * not_deciding.h before domain_return.h, and orders.h before stalled.h, because the latter use the
+ * former.
  */
 #ifndef __BACKEND_PATCHES_H
 #define __BACKEND_PATCHES_H
@@ -46,6 +49,7 @@
 #include "backend_patches/ring_wakeup.h"
 #include "backend_patches/self_kick.h"
 #include "backend_patches/orders.h"
+#include "backend_patches/stalled.h"
 
 /* ---- Calls that several patches change ---- */
 
@@ -109,26 +113,50 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 #define bpf_user_ringbuf_drain(...)                                                                \
 	({                                                                                         \
 		order_cpu_of(bpf_get_smp_processor_id())->unserved = 0;                            \
+		patch_sweep();                                                                     \
 		patch_drain(__VA_ARGS__);                                                          \
 	})
 #define scx_bpf_dsq_nr_queued patch_nr_queued
 /*
  * The only call is in queue_task_to_userspace(p, prev_cpu, enq_flags), which returns nothing. The
- * backend's record of the task is `tctx`: a higher count there voids older decisions. Without room
- * in the ring the backend queues the task for any CPU by itself.
+ * backend's record of the task is `tctx`: a higher count there voids older decisions. In a stall
+ * orders stay valid for as long as user space said.
  */
 #define bpf_ringbuf_reserve(...)                                                                   \
 	({                                                                                         \
-		if (!patch_not_deciding() && order_execute(p, enq_flags)) {                        \
+		void *room = NULL;                                                                 \
+		if (patch_activity != PATCH_NOT_DECIDING && order_execute(p, enq_flags)) {         \
 			++tctx->enq_cnt;                                                           \
 			return;                                                                    \
 		}                                                                                  \
-		order_note_message(p, tctx->enq_cnt + 1);                                          \
-		patch_not_deciding() ? NULL : bpf_ringbuf_reserve(__VA_ARGS__);                    \
+		if (!patch_not_deciding()) {                                                       \
+			order_note_message(p, tctx->enq_cnt + 1);                                  \
+			room = bpf_ringbuf_reserve(__VA_ARGS__);                                   \
+			if (!room)                                                                 \
+				sched_congested(p);                                                \
+		}                                                                                  \
+		if (!room) {                                                                       \
+			++tctx->enq_cnt;                                                           \
+			patch_queue_by_time(p, enq_flags);                                         \
+			patch_kick_idle(p);                                                        \
+			__sync_fetch_and_add(&nr_kernel_dispatches, 1);                            \
+			return;                                                                    \
+		}                                                                                  \
+		room;                                                                              \
 	})
 /* The backend asks whether messages are in the ring when it looks for work of the process. */
 #define bpf_ringbuf_query(...) (order_is_pending() || bpf_ringbuf_query(__VA_ARGS__))
-#define bpf_ringbuf_submit(data, flags) patch_ringbuf_submit(data)
+#define bpf_ringbuf_submit(data, flags)                                                            \
+	({                                                                                         \
+		patch_ringbuf_submit(data);                                                        \
+		patch_note_asked();                                                                \
+	})
+/* The backend sets its own timer up, once, when it is loaded. */
+#define bpf_timer_init(...)                                                                        \
+	({                                                                                         \
+		patch_init_stall_timer();                                                          \
+		bpf_timer_init(__VA_ARGS__);                                                       \
+	})
 #define scx_bpf_kick_cpu patch_kick_cpu
 /* is_usersched_task() and is_queued() are the backend's, declared only where a macro expands. */
 #define scx_bpf_task_set_slice(p, slice)                                                           \

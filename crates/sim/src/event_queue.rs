@@ -53,6 +53,11 @@ pub enum Plan {
     Fault,
     /// A stopped scheduler process continues.
     Thaw,
+    /// The backend notices that no round has ended since that one.
+    Stall {
+        /// The number of the round.
+        round: u64,
+    },
     /// The scheduler is loaded again after CPU hotplug.
     Reload,
 }

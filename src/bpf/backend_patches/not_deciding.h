@@ -12,11 +12,13 @@
  * consumed only if a task wants a decision: on a quiet machine the process gets a slice for each
  * heartbeat, one a second.
  *
- * Fix: while the process does not decide, the ring has no room, so the backend queues every task
- * for any CPU by itself, and a CPU that dispatches runs the process first.
+ * Fix: while the process does not decide, the backend queues every task to the shared DSQ, and a
+ * CPU that dispatches runs the process first. The same order serves a task that finds the ring
+ * full: the backend would give it a slice but no new key, and it would come before all others for
+ * ever.
  *
  * How to see it: VM scenario `slow-start`, which holds the process up for 8 s before its first
- * round; `killed` for the quiet machine.
+ * round; `killed` for the quiet machine; `stalled` for the order.
  *
  * Upstream: a flag that user space sets at its first notify_complete() and clears before it
  * detaches; queue_task_to_userspace() inserts into SHARED_DSQ while it is clear (docs/upstream.md,
@@ -25,9 +27,55 @@
 #ifndef __PATCH_NOT_DECIDING_H
 #define __PATCH_NOT_DECIDING_H
 
+/* What user space and the backend tell each other about a stall. */
+struct patch_stall {
+	/* Odd in a round. User space counts each begin and each end. */
+	u64 rounds;
+	/*
+	 * Since when the backend decides instead of the process; 0 if it does not. The backend
+	 * writes it, and user space clears it at the end of the next round.
+	 */
+	u64 since;
+	/* The longest slice of tasks that compute, in nanoseconds. User space writes it. */
+	u64 slice_ns;
+	/* enum patch_stall_cause */
+	u32 cause;
+	u32 unused;
+};
+
+struct patch_stall patch_stall;
+
 static __always_inline bool patch_not_deciding(void)
 {
-	return patch_activity == PATCH_NOT_DECIDING;
+	return patch_activity == PATCH_NOT_DECIDING || patch_stall.since;
+}
+
+/*
+ * Queues the task to the shared DSQ without user space: in the order of time, with a slice by its
+ * weight. Time orders these tasks and those with keys of user space, which are times too, so that
+ * none waits for ever.
+ */
+static __always_inline void patch_queue_by_time(struct task_struct *p, u64 enq_flags)
+{
+	u64 slice = (u64)PATCH_SLICE_NS * p->scx.weight / 100;
+	u64 key = bpf_ktime_get_ns();
+
+	if (slice > PATCH_SLICE_MAX_NS)
+		slice = PATCH_SLICE_MAX_NS;
+	if (slice < PATCH_SLICE_MIN_NS)
+		slice = PATCH_SLICE_MIN_NS;
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		key -= PATCH_WAKEUP_LEAD_NS;
+	scx_bpf_dsq_insert_vtime(p, BACKEND_SHARED_DSQ, slice, key, enq_flags);
+}
+
+/* Has an idle CPU look into the shared DSQ: the task may use it, and its own CPU is busy. */
+static __always_inline void patch_kick_idle(const struct task_struct *p)
+{
+	s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
 #endif

@@ -256,20 +256,18 @@ impl<W: Observer> Machine<W> {
         if self.execute_order(slot, flags) {
             return;
         }
-        let ticket = self.tasks[slot as usize].tickets + 1;
+        self.task(slot).tickets += 1;
+        if self.scheduler.is_stalled {
+            return self.queue_by_time(slot, flags);
+        }
+        let ticket = self.tasks[slot as usize].tickets;
         self.note_message(slot, ticket);
         if self.up.len() >= RING || self.injects_full_ring(slot) {
             self.counters.congested += 1;
-            self.counters.direct += 1;
-            let (slice, vtime) =
-                (self.setup.kernel_slice.as_nanos(), self.tasks[slot as usize].vtime);
-            self.insert(slot, None, slice, vtime);
-            let task = self.id(slot);
-            return self.emit(Event::Congested { task });
+            return self.queue_by_time(slot, flags);
         }
         let task = self.task(slot);
         task.place = Where::Hands;
-        task.tickets += 1;
         let ticket = u64::from(task.tickets);
         let raw = RawArrival {
             pid: task.pid.as_raw(),

@@ -54,3 +54,16 @@ pub const BATCH: u32 = 1;
 pub const FOREIGN: u32 = 4;
 /// Nothing: the CPU is offline.
 pub const OFFLINE: u32 = 5;
+
+/// `PATCH_SLICE_NS` of src/bpf/backend_limits.h: the slice of nice 0 while no decision comes.
+pub const DEFAULT_SLICE: u64 = 4_000_000;
+/// `PATCH_SLICE_MIN_NS`.
+pub const DEFAULT_SLICE_MIN: u64 = 1_000_000;
+/// `PATCH_SLICE_MAX_NS`.
+pub const DEFAULT_SLICE_MAX: u64 = 8_000_000;
+/// `PATCH_WAKEUP_LEAD_NS`: a woken task comes before what has lost its CPU since.
+pub const WAKEUP_LEAD: u64 = 32_000_000;
+/// `PATCH_CHECK_NS`: between two checks whether a round has ended.
+pub const STALL_CHECK: u64 = 10_000_000;
+/// `PATCH_CHECKS`: checks without the end of a round that make a stall.
+pub const STALL_CHECKS: u32 = 2;

@@ -15,6 +15,7 @@ mod orders;
 mod program;
 pub mod rules;
 mod scheduler;
+mod stall;
 mod state;
 mod stranded;
 mod watch;
@@ -287,6 +288,7 @@ impl<W: Observer> Machine<W> {
                 Plan::StopGroup { group } => self.end_group(group),
                 Plan::Fault => self.inject_faults(),
                 Plan::Thaw => self.thaw(),
+                Plan::Stall { round } => self.stall(round),
                 Plan::Reload => self.reload(policy, renew),
             }
         }
@@ -396,6 +398,7 @@ impl Scheduler {
             sent: 0,
             calls: 0,
             freeze: None,
+            is_stalled: false,
         }
     }
 }

@@ -87,6 +87,7 @@ impl<W: Observer> Machine<W> {
     /// The round ends: its decisions and kicks take effect, and the process yields its CPU.
     fn yield_cpu(&mut self) {
         let cpu = self.scheduler.cpu;
+        self.scheduler.is_stalled = false;
         self.down.extend(self.staged.drain(..));
         while let Some(victim) = self.staged_kicks.pop() {
             self.counters.asked += 1;
@@ -95,6 +96,7 @@ impl<W: Observer> Machine<W> {
         if let Some(until) = self.scheduler.freeze.take() {
             self.leave_cpu(cpu, Stage::Frozen);
             self.event_queue.add(until, Plan::Thaw);
+            self.plan_stall();
             return;
         }
         self.reschedule(cpu, Prev::Scheduler);
@@ -116,6 +118,7 @@ impl<W: Observer> Machine<W> {
     pub(super) fn thaw(&mut self) {
         if self.scheduler.stage == Stage::Frozen {
             self.scheduler.stage = Stage::Queued;
+            self.scheduler.needed |= self.scheduler.is_stalled;
             let cpu = self.scheduler.cpu;
             if self.cpus[cpu as usize].current == Current::Idle {
                 self.kick_cpu(cpu, Kick::Idle);
@@ -240,6 +243,7 @@ impl<W: Observer> Machine<W> {
         *policy = next;
         self.scheduler.stage = Stage::Queued;
         self.scheduler.freeze = None;
+        self.scheduler.is_stalled = false;
         self.scheduler.ran = self.now;
         self.emit(Event::Loaded(true));
         for slot in 0..self.tasks.len() as u32 {

@@ -227,6 +227,8 @@ pub(super) struct Scheduler {
     pub calls: u64,
     /// If set, stop the process after this round until then.
     pub freeze: Option<u64>,
+    /// Whether the backend decides instead of the process.
+    pub is_stalled: bool,
 }
 
 /// Counters of the backend's kernel side and the fast path.

@@ -5,7 +5,7 @@
 use super::hotplug;
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
-use crate::guest::{Guest, report, wakeups, watch};
+use crate::guest::{Guest, probe::Samples, report, wakeups, watch};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
 use std::thread::sleep;
@@ -15,12 +15,53 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "stopped",
         about: "beside hogs the worker process is stopped ten times, and no wakeup waits for more \
-            than 50 ms; the supervisor is stopped for longer than the watchdog waits, and \
-            scheduling goes on",
+            than 50 ms",
         cpus: Some(2),
         limit_s: 120,
         exact: true,
         run: stopped,
+        ..USUAL
+    },
+    Scenario {
+        name: "stalled",
+        about: "supervisor and worker are stopped for longer than the kernel's watchdog waits: \
+            the kernel half schedules hogs and sleepers meanwhile, no wakeup waits for more than \
+            50 ms, then the process decides again and tells why it had not",
+        cpus: Some(2),
+        limit_s: 120,
+        exact: true,
+        run: stalled,
+        ..USUAL
+    },
+    Scenario {
+        name: "stalled-1-cpu",
+        about: "the same on one CPU, where nothing but the scheduler's own timer can notice it",
+        cpus: Some(1),
+        limit_s: 120,
+        exact: true,
+        once: true,
+        run: stalled,
+        ..USUAL
+    },
+    Scenario {
+        name: "stalled-4-cpus",
+        about: "the same on four CPUs",
+        cpus: Some(4),
+        limit_s: 180,
+        exact: true,
+        once: true,
+        run: stalled,
+        ..USUAL
+    },
+    Scenario {
+        name: "real-time-hog",
+        about: "a real-time task computes on the only CPU on which the scheduling process may run: \
+            on the other one hogs and sleepers go on, and no wakeup waits for more than 50 ms",
+        cpus: Some(2),
+        limit_s: 120,
+        exact: true,
+        once: true,
+        run: real_time_hog,
         ..USUAL
     },
     Scenario {
@@ -49,8 +90,8 @@ const STOPS: u64 = 10;
 const BETWEEN: Duration = Duration::from_millis(300);
 /// How long wakeups are measured, in seconds: longer than all stops take.
 const SECONDS: u64 = 4;
-/// How long the supervisor is stopped, in seconds. The watchdog waits for five.
-const WITHOUT_SUPERVISOR: u64 = 7;
+/// How long no decision comes, in seconds. The watchdog waits for five.
+const STALL_S: u64 = 7;
 const SETTLE: Duration = Duration::from_secs(1);
 
 fn stopped(guest: &Guest) -> Result<()> {
@@ -63,10 +104,7 @@ fn stopped(guest: &Guest) -> Result<()> {
         signal(worker, libc::SIGSTOP)?;
         sleep(BETWEEN);
     }
-    let waits = probe.finish()?;
-    let [p99, worst] = [waits.quantile_us(990), waits.worst_us()];
-    report::note(format!("stopped {STOPS} times: wakeups p99 {p99:.0} us, worst {worst:.0}"));
-    ensure!(worst <= WORST_US, "a wakeup waited for {worst:.0} us while the worker was stopped");
+    expect_early(&probe.finish()?)?;
     scheduler.expect_in_charge()?;
     let told = scheduler.printed().iter().filter(|line| line.contains("was continued")).count();
     ensure!(told > 0, "it did not say that it was stopped");
@@ -75,13 +113,95 @@ fn stopped(guest: &Guest) -> Result<()> {
     // SAFETY: plain system calls.
     let groups = unsafe { [libc::getpgid(worker), libc::getpgid(scheduler.pid())] };
     ensure!(groups[0] != groups[1], "Ctrl-Z would stop the worker with its supervisor");
-    signal(scheduler.pid(), libc::SIGSTOP)?;
-    let moves =
-        watch::every_worker_moves(&load, WITHOUT_SUPERVISOR, |_| scheduler.expect_in_charge());
-    signal(scheduler.pid(), libc::SIGCONT)?;
-    moves.context("while the supervisor was stopped")?;
     drop(load);
     scheduler.finish().map(drop)
+}
+
+fn stalled(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    let mut kinds = vec![Kind::Hog; 2 * guest.cpus];
+    kinds.extend([Kind::Sleeper { pause_us: 2_000 }; 2]);
+    let load = Load::start(&kinds)?;
+    sleep(SETTLE);
+    let (worker, before) = (scheduler.worker()?, scheduler.statistics()?.count("nr_batch")?);
+    // The supervisor first: each of its threads stops when it runs, and one would continue the
+    // worker.
+    signal(scheduler.pid(), libc::SIGSTOP)?;
+    sleep(BETWEEN);
+    let probe = wakeups::start(STALL_S)?;
+    signal(worker, libc::SIGSTOP)?;
+    let moves = watch::every_worker_moves(&load, STALL_S, |_| scheduler.expect_in_charge());
+    signal(worker, libc::SIGCONT)?;
+    signal(scheduler.pid(), libc::SIGCONT)?;
+    expect_early(&probe.finish()?)?;
+    moves.context("while no decision came")?;
+
+    watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
+    let ms = expect_stall(&scheduler, "was stopped")?;
+    ensure!(ms >= 1_000 * (STALL_S - 1), "the kernel half decided for {ms} ms");
+    let decided = scheduler.statistics()?.count("nr_batch")? - before;
+    ensure!(decided > 0, "the process decides nothing afterwards");
+    drop(load);
+    scheduler.finish().map(drop)
+}
+
+/// Bound to the CPU of a real-time task, the scheduling process waits for whatever the kernel
+/// leaves: on new kernels a twentieth of the time.
+fn real_time_hog(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    let load = Load::start(&[Kind::Hog, Kind::Hog, Kind::Hog, Kind::Sleeper { pause_us: 2_000 }])?;
+    let real_time = Load::start(&[Kind::PinnedHog { cpu: 1 }])?;
+    sleep(SETTLE);
+    bind(scheduler.worker()?, 1)?;
+    let probe = wakeups::start(STALL_S)?;
+    make_real_time(&real_time)?;
+    let moves = watch::every_worker_moves(&load, STALL_S, |_| scheduler.expect_in_charge());
+    drop(real_time);
+    expect_early(&probe.finish()?)?;
+    moves.context("beside the real-time task")?;
+    expect_stall(&scheduler, "a task of a higher scheduling class")?;
+    drop(load);
+    scheduler.finish().map(drop)
+}
+
+fn bind(pid: libc::pid_t, cpu: usize) -> Result<()> {
+    // SAFETY: plain system calls; all-zero is an empty set of CPUs.
+    let bound = unsafe {
+        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut cpus);
+        libc::sched_setaffinity(pid, size_of_val(&cpus), &cpus)
+    };
+    ensure!(bound == 0, "process {pid} could not be bound to CPU {cpu}");
+    Ok(())
+}
+
+fn make_real_time(load: &Load) -> Result<()> {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    for worker in load.workers() {
+        // SAFETY: a plain system call.
+        let set = unsafe { libc::sched_setscheduler(worker.pid, libc::SCHED_FIFO, &lowest) };
+        ensure!(set == 0, "{} could not become real-time", worker.name);
+    }
+    Ok(())
+}
+
+fn expect_early(waits: &Samples) -> Result<()> {
+    let [p50, p99, worst] = [waits.quantile_us(500), waits.quantile_us(990), waits.worst_us()];
+    report::note(format!("wakeups p50 {p50:.0} us, p99 {p99:.0}, worst {worst:.0}"));
+    ensure!(worst <= WORST_US, "a wakeup waited for {worst:.0} us while no decision came");
+    Ok(())
+}
+
+/// The scheduler counts stalls, and has told this cause.
+fn expect_stall(scheduler: &Scheduler, cause: &str) -> Result<u64> {
+    let statistics = scheduler.statistics()?;
+    let (stalls, ms) = (statistics.count("nr_stalls")?, statistics.count("stalled_ms")?);
+    report::note(format!("{stalls} stalls, {ms} ms"));
+    ensure!(stalls > 0, "it counts no stall");
+    let told = scheduler.printed();
+    let is_told = |line: &String| line.contains("did not decide") && line.contains(cause);
+    ensure!(told.iter().any(is_told), "it did not tell about the stall: {told:?}");
+    Ok(ms)
 }
 
 fn signal(pid: libc::pid_t, signal: libc::c_int) -> Result<()> {

@@ -18,6 +18,7 @@ pub const ALL: &[Scenario] = &[Scenario {
     cpus: Some(4),
     limit_s: 120,
     exact: true,
+    once: true,
     run: offline_cpu,
     ..USUAL
 }];

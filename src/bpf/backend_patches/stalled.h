@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The scheduler process stops deciding while the backend is loaded.
+ *
+ * Symptom: the process is stopped beside hogs: the longest wakeup takes 4.5 s, then the kernel
+ * ejects the scheduler with "runnable task stall".
+ *
+ * Cause: a task that is queued to user space is in no DSQ, and only a decision puts it into one.
+ *
+ * Fix: a timer runs while tasks wait for decisions. If the process ends no round between several
+ * checks, it is stalled. Until it has ended a round again, the backend decides by itself
+ * (not_deciding.h). The tasks that wait in user space are
+ * found among all tasks of the machine: a list would cost each message, and stalls are rare. The
+ * kernel ignores an insert of a task that is not queued to user space.
+ *
+ * How to see it: VM scenario `stalled`.
+ *
+ * Upstream: a watchdog for the process in the backend (docs/upstream.md, report 15).
+ */
+#ifndef __PATCH_STALLED_H
+#define __PATCH_STALLED_H
+
+/* uapi/linux/time.h; uapi/linux/bpf.h has the flag since 6.7. */
+#define PATCH_CLOCK_MONOTONIC 1
+#define PATCH_TIMER_CPU_PIN 2
+/* include/linux/sched.h: __TASK_STOPPED, __TASK_TRACED and TASK_FROZEN. */
+#define PATCH_TASK_STOPPED (0x4 | 0x8 | 0x8000)
+/* kernel/bpf/task_iter.c: all threads of the machine. */
+#define PATCH_ALL_THREADS 1
+
+/*
+ * Sweeps at the begin of a stall. A task that is queued to user space just then is found by the
+ * next one.
+ */
+#define PATCH_SWEEPS 3
+/* Entries of the dispatch buffer that a sweep leaves to decisions. */
+#define PATCH_SPARE_SLOTS 32
+
+extern int bpf_iter_task_new(struct bpf_iter_task *it, struct task_struct *task,
+			     unsigned int flags) __weak __ksym;
+extern struct task_struct *bpf_iter_task_next(struct bpf_iter_task *it) __weak __ksym;
+extern void bpf_iter_task_destroy(struct bpf_iter_task *it) __weak __ksym;
+
+struct patch_stall_timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct patch_stall_timer);
+} patch_stall_timers SEC(".maps");
+
+/* Whether the timer is armed. */
+static u32 patch_armed;
+/* `rounds` when the last message was queued, and at the last check. */
+static u64 patch_asked_at;
+static u64 patch_checked_at;
+/* Checks since then. */
+static u32 patch_missed;
+/* Sweeps still to be asked for, and whether one is asked for now. */
+static u32 patch_sweeps;
+static u32 patch_sweep_asked;
+
+/* Arms the timer unless it is armed. */
+static __always_inline void patch_arm(void)
+{
+	struct patch_stall_timer *one;
+	u32 key = 0;
+
+	if (patch_armed || __sync_lock_test_and_set(&patch_armed, 1))
+		return;
+	one = bpf_map_lookup_elem(&patch_stall_timers, &key);
+	if (!one || bpf_timer_start(&one->timer, PATCH_CHECK_NS, PATCH_TIMER_CPU_PIN))
+		patch_armed = 0;
+}
+
+/* A message has been queued to user space. */
+static __always_inline void patch_note_asked(void)
+{
+	u64 rounds = patch_stall.rounds;
+
+	if (patch_asked_at != rounds)
+		patch_asked_at = rounds;
+	patch_arm();
+}
+
+/*
+ * Whether the last message may be unread. The round that begins after it was queued reads it: that
+ * is the next one, or the one after that if a round had begun.
+ */
+static __always_inline bool patch_is_unread(u64 rounds)
+{
+	return rounds - patch_asked_at < 2 + (patch_asked_at & 1);
+}
+
+static __always_inline u32 patch_stall_cause(void)
+{
+	struct task_struct *p = bpf_task_from_pid(usersched_pid);
+	u32 state, cause;
+
+	if (!p)
+		return PATCH_STALL_BLOCKED;
+	state = BPF_CORE_READ(p, __state);
+	if (state & PATCH_TASK_STOPPED)
+		cause = PATCH_STALL_STOPPED;
+	else if (state)
+		cause = PATCH_STALL_BLOCKED;
+	else
+		cause = scx_bpf_task_running(p) ? PATCH_STALL_RUNNING : PATCH_STALL_NO_CPU;
+	bpf_task_release(p);
+	return cause;
+}
+
+static __always_inline void patch_kick_all(u64 flags)
+{
+	s32 cpu;
+
+	bpf_for(cpu, 0, scx_bpf_nr_cpu_ids())
+		scx_bpf_kick_cpu(cpu, flags);
+}
+
+/* Checks without a round that make a stall. */
+static __always_inline u32 patch_checks(void)
+{
+	if (!scx_bpf_dsq_nr_queued(BACKEND_SCHED_DSQ))
+		return PATCH_CHECKS;
+	return PATCH_CHECKS + PATCH_SLICES * patch_stall.slice_ns / PATCH_CHECK_NS;
+}
+
+/* Detects the begin of a stall: tasks wait, and no round has ended. */
+static __always_inline void patch_check(u64 rounds)
+{
+	if (rounds != patch_checked_at || !(patch_is_unread(rounds) || order_needs_round())) {
+		patch_checked_at = rounds;
+		patch_missed = 0;
+		return;
+	}
+	if (++patch_missed < patch_checks() || patch_not_deciding())
+		return;
+	patch_stall.cause = patch_stall_cause();
+	patch_sweeps = PATCH_SWEEPS;
+	patch_stall.since = bpf_ktime_get_ns();
+}
+
+static int patch_check_stall(void *map, u32 *key, struct patch_stall_timer *one)
+{
+	u64 rounds = patch_stall.rounds;
+
+	/* First: a message that is queued from here on arms the timer itself. */
+	__sync_lock_test_and_set(&patch_armed, 0);
+	patch_check(rounds);
+	if (patch_stall.since && patch_sweeps) {
+		patch_sweeps--;
+		patch_sweep_asked = 1;
+		patch_kick_all(SCX_KICK_PREEMPT);
+	}
+	if (patch_stall.since || patch_is_unread(rounds) || order_bounds.pending)
+		patch_arm();
+	return 0;
+}
+
+/* Sets the timer up. */
+static __always_inline void patch_init_stall_timer(void)
+{
+	struct patch_stall_timer *one;
+	u32 key = 0;
+
+	one = bpf_map_lookup_elem(&patch_stall_timers, &key);
+	if (!one)
+		return;
+	bpf_timer_init(&one->timer, &patch_stall_timers, PATCH_CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&one->timer, patch_check_stall);
+}
+
+/* Whether the task is runnable, in no DSQ, and not running: it may wait in user space. */
+static __always_inline bool patch_may_wait(const struct task_struct *p)
+{
+	return (p->scx.flags & SCX_TASK_QUEUED) && !p->scx.dsq && !scx_bpf_task_running(p) &&
+	       p->pid != usersched_pid;
+}
+
+/*
+ * Queues all tasks that wait in user space to the shared DSQ, if that is asked for. Called at the
+ * begin of dispatch, which is where the kernel allows it.
+ */
+static __always_inline void patch_sweep(void)
+{
+	struct task_struct *p;
+	bool any = false;
+
+	if (!patch_stall.since || !patch_sweep_asked ||
+	    !__sync_lock_test_and_set(&patch_sweep_asked, 0))
+		return;
+	bpf_for_each(task, p, NULL, PATCH_ALL_THREADS) {
+		if (!patch_may_wait(p))
+			continue;
+		if (scx_bpf_dispatch_nr_slots() <= PATCH_SPARE_SLOTS) {
+			patch_sweep_asked = 1;
+			break;
+		}
+		patch_queue_by_time(p, 0);
+		any = true;
+	}
+	/* The other CPUs look when the tasks are in the queue. */
+	if (any)
+		patch_kick_all(SCX_KICK_IDLE);
+}
+
+#endif
