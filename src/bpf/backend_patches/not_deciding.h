@@ -27,6 +27,9 @@
 #ifndef __PATCH_NOT_DECIDING_H
 #define __PATCH_NOT_DECIDING_H
 
+/* Set by the backend's user space; main.bpf.c declares it again. */
+const volatile bool numa_local;
+
 /* What user space and the backend tell each other about a stall. */
 struct patch_stall {
 	/* Odd in a round. User space counts each begin and each end. */
@@ -69,10 +72,21 @@ static __always_inline void patch_queue_by_time(struct task_struct *p, u64 enq_f
 	scx_bpf_dsq_insert_vtime(p, BACKEND_SHARED_DSQ, slice, key, enq_flags);
 }
 
+/*
+ * An idle CPU that the task may use. With --numa-local the kernel tracks idle CPUs by node, and
+ * ejects a scheduler that asks for one without a node.
+ */
+static __always_inline s32 patch_pick_idle(const struct task_struct *p)
+{
+	if (numa_local && bpf_ksym_exists(scx_bpf_pick_idle_cpu_node))
+		return scx_bpf_pick_idle_cpu_node(p->cpus_ptr, NUMA_NO_NODE, 0);
+	return scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+}
+
 /* Has an idle CPU look into the shared DSQ: the task may use it, and its own CPU is busy. */
 static __always_inline void patch_kick_idle(const struct task_struct *p)
 {
-	s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	s32 cpu = patch_pick_idle(p);
 
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);

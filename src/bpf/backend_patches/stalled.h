@@ -9,9 +9,9 @@
  *
  * Fix: a timer runs while tasks wait for decisions. If the process ends no round between several
  * checks, it is stalled. Until it has ended a round again, the backend decides by itself
- * (not_deciding.h). The tasks that wait in user space are
- * found among all tasks of the machine: a list would cost each message, and stalls are rare. The
- * kernel ignores an insert of a task that is not queued to user space.
+ * (not_deciding.h). The tasks that wait in user space are found among all tasks of the machine: a
+ * list would cost each message, and stalls are rare. The kernel ignores an insert of a task that is
+ * not queued to user space.
  *
  * How to see it: VM scenario `stalled`.
  *
