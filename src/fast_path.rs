@@ -54,7 +54,6 @@ pub struct FastPath<'obj> {
     counters: Mapped<abi::fp_counters, CPUS>,
     shared: Mapped<abi::fp_settings, 1>,
     settings: Settings,
-    round: Mapped<abi::fp_round, 1>,
     cpus: Mapped<abi::fp_cpu, CPUS>,
     news: News,
     /// Times of [`Stage::Received`].
@@ -100,7 +99,6 @@ impl<'obj> FastPath<'obj> {
             counters: Mapped::new(&skel.maps.counters)?,
             shared: Mapped::new(&skel.maps.settings)?,
             settings: Settings::default(),
-            round: Mapped::new(&skel.maps.rounds)?,
             cpus,
             news: News::open(&skel.maps.news)?,
             received: Fine::default(),
@@ -136,24 +134,8 @@ impl<'obj> FastPath<'obj> {
 
     /// User space sends a decision about a task: notes its tier and the time for the kernel.
     pub fn sent(&mut self, pid: Pid, tier: Tier, now: Stamp) {
-        if tier > Tier::Batch {
-            self.note_decision(pid);
-        }
         if let Some(took) = self.records.sent(pid, tier, now) {
             self.decided.record(took);
-        }
-    }
-
-    /// Has the kernel check after the round whether the task is stranded.
-    fn note_decision(&self, pid: Pid) {
-        let round = self.round.at(0);
-        // SAFETY: points into the mapping, which this process alone writes. The kernel reads it
-        // when this process leaves its CPU, not meanwhile.
-        unsafe {
-            let decided = (*round).decided;
-            let place = decided as usize % (*round).pids.len();
-            (&raw mut (*round).pids[place]).write_volatile(pid.as_raw());
-            (&raw mut (*round).decided).write_volatile(decided.wrapping_add(1));
         }
     }
 
@@ -318,6 +300,7 @@ fn open<'obj>(
         *l2 = Some(topology.place(cpu).l2).filter(|l2| *l2 != u16::MAX).unwrap_or(alone);
     }
     constants.tick_ns = tick().as_nanos();
+    constants.has_timers = !without.has(Part::Timers) && !config.broken.has(Part::Timers);
     constants.domain = config.domain;
     // The running kernel defines the flag's number. With a wrong one a kick would not preempt.
     let preempt = scx_utils::compat::read_enum("scx_kick_flags", "SCX_KICK_PREEMPT")?;

@@ -50,10 +50,10 @@ pub enum Event {
     NoVictim,
     /// A CPU was passed over because it was kicked too recently or too often.
     Limited,
-    /// A CPU was kicked again because it switched to a less urgent task.
-    LostKick,
+    /// An idle CPU was woken because tasks waited when the scheduler process left its CPU.
+    WokenIdle,
     /// A timer kicked a CPU for a task that still waited.
-    Again,
+    Rechecked,
     /// A timer kicked a CPU whose task had used up its slice while another task waited.
     SliceKick,
     /// A CPU was kicked for a kernel thread that is bound to it.
@@ -78,8 +78,8 @@ impl Event {
         Event::HandedOff,
         Event::NoVictim,
         Event::Limited,
-        Event::LostKick,
-        Event::Again,
+        Event::WokenIdle,
+        Event::Rechecked,
         Event::SliceKick,
         Event::Bound,
         Event::Requeued,
@@ -179,7 +179,8 @@ impl FastPathCounters {
 
     /// CPUs kicked for a waiting task, for whatever reason.
     pub fn kicks(&self) -> u64 {
-        let kinds = [Event::Kick, Event::LostKick, Event::Again, Event::Bound, Event::Requeued];
+        let kinds =
+            [Event::Kick, Event::WokenIdle, Event::Rechecked, Event::Bound, Event::Requeued];
         kinds.into_iter().chain([Event::Asked]).map(|event| self.events(event)).sum()
     }
 

@@ -53,6 +53,8 @@ pub struct Metrics {
     pub nr_orders_queued: u64,
     #[stat(desc = "Tasks that an order preempted, and that went on without a decision")]
     pub nr_resumed: u64,
+    #[stat(desc = "Further slices of Batch tasks without a decision, by a standing order")]
+    pub nr_continued: u64,
     #[stat(desc = "Malformed messages, which were skipped")]
     pub nr_malformed: u64,
     #[stat(desc = "Arrivals of tasks that woke up, new tasks included")]
@@ -99,10 +101,10 @@ pub struct Metrics {
     pub nr_kicks: u64,
     #[stat(desc = "CPUs kicked because the policy asked")]
     pub nr_kicks_asked: u64,
-    #[stat(desc = "CPUs kicked again because they switched to a less urgent task")]
+    #[stat(desc = "Idle CPUs woken because tasks waited when the scheduler left its CPU")]
+    pub nr_kicks_idle: u64,
+    #[stat(desc = "Old name of nr_kicks_idle")]
     pub nr_kicks_lost: u64,
-    #[stat(desc = "Old name of nr_kicks_lost")]
-    pub nr_kicks_missed: u64,
     #[stat(desc = "CPUs kicked by a timer because a task still waited")]
     pub nr_kicks_again: u64,
     #[stat(desc = "CPUs kicked at the end of a slice between two ticks while a task waited")]
@@ -211,6 +213,7 @@ impl Metrics {
         self.nr_orders = n.orders_preempted + n.orders_queued;
         self.nr_orders_queued = n.orders_queued;
         self.nr_resumed = n.resumed;
+        self.nr_continued = n.continued;
         self.nr_malformed = n.malformed;
         self.nr_wakeups = n.wakeups;
         self.nr_requeues = n.requeues;
@@ -231,9 +234,9 @@ impl Metrics {
         for (field, event) in [
             (&mut self.nr_kicks, Event::Kick),
             (&mut self.nr_kicks_asked, Event::Asked),
-            (&mut self.nr_kicks_lost, Event::LostKick),
-            (&mut self.nr_kicks_missed, Event::LostKick),
-            (&mut self.nr_kicks_again, Event::Again),
+            (&mut self.nr_kicks_idle, Event::WokenIdle),
+            (&mut self.nr_kicks_lost, Event::WokenIdle),
+            (&mut self.nr_kicks_again, Event::Rechecked),
             (&mut self.nr_kicks_slice, Event::SliceKick),
             (&mut self.nr_kicks_outlived, Event::SliceKick),
             (&mut self.nr_kicks_bound, Event::Bound),
@@ -321,8 +324,8 @@ mod tests {
         let ms = Span::from_millis(1);
         metrics.take_events(&fast_path_counters(Tier::Batch, 1, ms, (1, ms)));
         let m = &metrics;
-        assert_eq!([m.nr_kicks_lost, m.nr_kicks_slice], [m.nr_kicks_missed, m.nr_kicks_outlived]);
+        assert_eq!([m.nr_kicks_idle, m.nr_kicks_slice], [m.nr_kicks_lost, m.nr_kicks_outlived]);
         assert_eq!([m.nr_timers, m.nr_news_dropped], [m.nr_patrols, m.nr_untold]);
-        assert!(m.nr_kicks_lost > 0 && m.nr_timers > 0);
+        assert!(m.nr_kicks_idle > 0 && m.nr_timers > 0);
     }
 }

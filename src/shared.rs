@@ -93,6 +93,7 @@ counters! {
     orders_queued,
     /// Tasks that an order preempted, and that went on without a decision.
     resumed,
+    continued,
     /// Arrivals after a wakeup or a fork.
     wakeups,
     /// Arrivals of tasks that had lost their CPU.

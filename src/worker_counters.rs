@@ -129,6 +129,7 @@ impl WorkerCounters {
             self.total.orders_preempted = before.orders_preempted + orders.preempted;
             self.total.orders_queued = before.orders_queued + orders.queued;
             self.total.resumed = before.resumed + orders.resumed;
+            self.total.continued = before.continued + orders.continued;
         }
         shared.counters.write(&self.total);
         is_over

@@ -37,12 +37,11 @@ const _: () = assert!(sim::KICKS_PER_WINDOW == fast_path::fp_limits_FP_KICKS_PER
 const _: () = assert!(sim::WINDOW_BITS == fast_path::fp_limits_FP_WINDOW_BITS);
 const _: () = assert!(sim::HANDOFF == fast_path::fp_times_FP_HANDOFF_NS as u64);
 const _: () = assert!(sim::HANDOFF_TRUST as u32 == fast_path::fp_limits_FP_HANDOFF_TRUST);
-const _: () = assert!(sim::AGAIN == fast_path::fp_times_FP_AGAIN_NS as u64);
-const _: () = assert!(sim::AGAIN_MAX == fast_path::fp_limits_FP_AGAIN_MAX);
-const _: () = assert!(sim::STRANDED == fast_path::fp_times_FP_STRANDED_NS as u64);
+const _: () = assert!(sim::RECHECK == fast_path::fp_times_FP_RECHECK_NS as u64);
+const _: () = assert!(sim::TURN == fast_path::fp_times_FP_TURN_NS as u64);
+const _: () = assert!(sim::RECHECKS == fast_path::fp_limits_FP_RECHECKS);
 const _: () = assert!(sim::SOON == fast_path::fp_times_FP_SOON_NS as u64);
-const _: () = assert!(sim::WATCHED == fast_path::fp_limits_FP_WATCHED as usize);
-const _: () = assert!(sim::ROUND == fast_path::fp_limits_FP_ROUND as usize);
+const _: () = assert!(sim::WAITERS == fast_path::fp_limits_FP_WAITERS as usize);
 
 const _: () = assert!(sim::IDLE == fast_path::fp_occupant_FP_IDLE);
 const _: () = assert!(sim::BATCH == fast_path::fp_occupant_FP_BATCH);

@@ -51,18 +51,15 @@ fn machine() -> impl Strategy<Value = (Vec<(CpuView, bool)>, u32)> {
 }
 
 fn need() -> impl Strategy<Value = Need> {
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (IDLE + 1..FOREIGN, flags).prop_map(
-        |(tier, (spare_here, never_preempts, overdue, lower_only))| Need {
-            now: NOW,
-            tier,
-            spare_here,
-            never_preempts,
-            overdue,
-            lower_only,
-            ..Need::default()
-        },
-    )
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    (IDLE + 1..FOREIGN, flags).prop_map(|(tier, (spare_here, never_preempts, overdue))| Need {
+        now: NOW,
+        tier,
+        spare_here,
+        never_preempts,
+        overdue,
+        ..Need::default()
+    })
 }
 
 fn bpf_cpu(&(cpu, allowed): &(CpuView, bool)) -> bpf::Cpu {
@@ -88,7 +85,6 @@ fn bpf_need(need: &Need, protection: &Protection) -> bpf::Need {
         spare_here: need.spare_here.into(),
         never_preempts: need.never_preempts.into(),
         overdue: need.overdue.into(),
-        lower_only: need.lower_only.into(),
         burst: protection.burst.into(),
         ..bpf::Need::default()
     }
@@ -97,7 +93,6 @@ fn bpf_need(need: &Need, protection: &Protection) -> bpf::Need {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
-    /// The victim, and when to try again if there is none.
     #[test]
     fn both_choose_the_same_victim(
         (cpus, here) in machine(),
@@ -106,13 +101,12 @@ proptest! {
         burst in any::<bool>(),
     ) {
         let protection = Protection { thresh, burst };
-        let mut ours = Need { here, ..need };
-        let mut theirs = bpf_need(&ours, &protection);
+        let ours = Need { here, ..need };
+        let theirs = bpf_need(&ours, &protection);
         let records: Vec<bpf::Cpu> = cpus.iter().map(bpf_cpu).collect();
         let view = |cpu: u32| Some(cpus[cpu as usize]).filter(|one| one.1).map(|one| one.0);
-        let victim = find_victim(cpus.len() as u32, &mut ours, &protection, view);
-        prop_assert_eq!(bpf::find_victim(&records, &mut theirs), victim);
-        prop_assert_eq!(theirs.retry_at, ours.retry_at);
+        let victim = find_victim(cpus.len() as u32, &ours, &protection, view);
+        prop_assert_eq!(bpf::find_victim(&records, &theirs), victim);
     }
 
     /// A CPU whose occupant is about to end is as one that the task may not use.
@@ -132,8 +126,8 @@ proptest! {
             .iter()
             .map(|&one| bpf::Cpu { forbidden: one.forbidden | one.ending, ..one })
             .collect();
-        let chosen = bpf::find_victim(&records, &mut need.clone());
-        prop_assert_eq!(chosen, bpf::find_victim(&without, &mut need.clone()));
+        let chosen = bpf::find_victim(&records, &need);
+        prop_assert_eq!(chosen, bpf::find_victim(&without, &need));
     }
 
     #[test]
@@ -156,12 +150,10 @@ proptest! {
         let mut now = NOW;
         for step in steps {
             now += step;
-            let mut need = bpf::Need { now, tier: FOREIGN - 1, ..bpf::Need::default() };
-            if bpf::find_victim(&[record], &mut need).is_some() {
+            let need = bpf::Need { now, tier: FOREIGN - 1, ..bpf::Need::default() };
+            if bpf::find_victim(&[record], &need).is_some() {
                 bpf::note_kick(&mut record, now);
                 kicks.push(now);
-            } else {
-                prop_assert!(need.retry_at > 0);
             }
         }
         prop_assert!(kicks.windows(2).all(|pair| pair[1] - pair[0] >= KICK_INTERVAL));
@@ -185,26 +177,32 @@ fn occupant() -> impl Strategy<Value = Occupant> {
     prop_oneof![Just(Occupant::Idle), tier().prop_map(Occupant::Task), Just(Occupant::Foreign)]
 }
 
-fn order_event() -> impl Strategy<Value = Event> {
-    let rest = REST_MIN.as_nanos();
-    let rests = prop_oneof![Just(0), Just(rest - 1), Just(rest), 0..4 * rest];
+fn posted() -> impl Strategy<Value = Option<Posted>> {
     let order = (tier(), 0u64..3, near_now(), 0u32..3, 0u32..2);
     let order = order.prop_map(|(tier, key_offset, until, left, epoch)| {
         let (until, key_offset) = (Stamp::from_nanos(until), Span::from_nanos(key_offset));
         Posted { tier, key_offset, until, left, epoch }
     });
+    prop::option::weighted(0.9, order)
+}
+
+fn order_event() -> impl Strategy<Value = Event> {
+    let rest = REST_MIN.as_nanos();
+    let rests = prop_oneof![Just(0), Just(rest - 1), Just(rest), 0..4 * rest];
+    let rests = rests.prop_map(Span::from_nanos);
     prop_oneof![
-        1 => rests.prop_map(|rest| Event::Requeue(Span::from_nanos(rest))),
-        4 => prop::option::weighted(0.9, order).prop_map(Event::Wakeup),
+        2 => (rests, posted()).prop_map(|(rest, order)| Event::Requeue { rest, order }),
+        4 => posted().prop_map(Event::Wakeup),
     ]
 }
 
 fn order_view() -> impl Strategy<Value = View> {
     let published = (0u32..2, prop::option::of(tier()), prop::option::of(near_now()), 0u32..2);
-    let cpu = (occupant(), near_now(), any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let cpu = (occupant(), near_now(), flags);
     (order_event(), published, cpu).prop_map(|(event, published, cpu)| {
         let (epoch, waiting, due, passes) = published;
-        let (occupant, key, occupied, limited, decides) = cpu;
+        let (occupant, key, (occupied, limited, decides, waker_sleeps, looked)) = cpu;
         View {
             now: Stamp::from_nanos(NOW),
             event,
@@ -217,6 +215,8 @@ fn order_view() -> impl Strategy<Value = View> {
             occupied,
             limited,
             decides: occupant == Occupant::Foreign && decides,
+            waker_sleeps,
+            looked,
         }
     })
 }
@@ -225,7 +225,7 @@ fn bpf_order_view(view: &View) -> bpf::OrderView {
     let number = |tier: Tier| IDLE + 1 + tier.index() as u32;
     let (order, rest) = match view.event {
         Event::Wakeup(order) => (order, None),
-        Event::Requeue(rest) => (None, Some(rest)),
+        Event::Requeue { rest, order } => (order, Some(rest)),
     };
     bpf::OrderView {
         now: view.now.as_nanos(),
@@ -249,6 +249,8 @@ fn bpf_order_view(view: &View) -> bpf::OrderView {
         occupied: view.occupied,
         limited: view.limited,
         decides: view.decides,
+        waker_sleeps: view.waker_sleeps,
+        looked: view.looked,
     }
 }
 
@@ -262,7 +264,9 @@ proptest! {
             Verdict::Preempt => bpf::OrderVerdict::Preempt,
             Verdict::Queue => bpf::OrderVerdict::Queue,
             Verdict::QueueHere => bpf::OrderVerdict::QueueHere,
+            Verdict::HandOver => bpf::OrderVerdict::HandOver,
             Verdict::Resume => bpf::OrderVerdict::Resume,
+            Verdict::Again => bpf::OrderVerdict::Again,
         };
         prop_assert_eq!(bpf::order_verdict(&bpf_order_view(&view)), Some(ours));
     }

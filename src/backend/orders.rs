@@ -102,6 +102,8 @@ pub struct OrderCounters {
     pub queued: u64,
     /// Preempted tasks that went on without a decision.
     pub resumed: u64,
+    /// Batch tasks that got another slice without a decision.
+    pub continued: u64,
 }
 
 pub(super) fn counters(bss: &types::bss) -> OrderCounters {
@@ -113,5 +115,6 @@ pub(super) fn counters(bss: &types::bss) -> OrderCounters {
         preempted: sum(abi::order_event_ORDER_PREEMPTED),
         queued: sum(abi::order_event_ORDER_QUEUED),
         resumed: sum(abi::order_event_ORDER_RESUMED),
+        continued: sum(abi::order_event_ORDER_CONTINUED),
     }
 }

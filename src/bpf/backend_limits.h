@@ -72,6 +72,12 @@ enum order_limits {
 	ORDER_SLOTS = 65536,
 	/* CPUs besides the waker's that are looked at for a task to preempt. */
 	ORDER_SCAN = 7,
+	/*
+	 * Tasks hand a CPU over without a call of ops.dispatch for at most so long: then the CPU
+	 * looks whether another task comes first. Two tasks of a pipe pass it on every 20 us, and
+	 * a hog whose turn it is waits some 200 us longer, a twentieth of its slice.
+	 */
+	ORDER_LOOK_NS = 200 * 1000,
 };
 
 /* Which tasks wait for a decision when a round ends. */
@@ -89,6 +95,8 @@ enum order_event {
 	ORDER_QUEUED,
 	/* Preempted tasks that went on with the rest of their slice. */
 	ORDER_RESUMED,
+	/* Batch tasks that got another slice. */
+	ORDER_CONTINUED,
 	ORDER_EVENTS,
 };
 

@@ -112,7 +112,9 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 /* Each call of the backend's dispatch begins with this. */
 #define bpf_user_ringbuf_drain(...)                                                                \
 	({                                                                                         \
-		order_cpu_of(bpf_get_smp_processor_id())->unserved = 0;                            \
+		struct order_cpu *here = order_cpu_of(bpf_get_smp_processor_id());                 \
+		here->unserved = 0;                                                                \
+		here->looked = scx_bpf_now();                                                      \
 		patch_sweep();                                                                     \
 		patch_drain(__VA_ARGS__);                                                          \
 	})

@@ -10,10 +10,9 @@
  *     space gets news of tasks that exit (fp_switch), and that execute another program (fp_exec).
  *  2. Kick (kick.bpf.h): a woken task that is queued to user space needs a CPU on which the
  *     scheduler process can run and decide. fp_wakeup kicks one, unless the waker is trusted to
- *     hand over its own. fp_switch detects a kick that was lost (lost_kick.bpf.h).
- *  3. Watch (watch.bpf.h): a timer detects a running task that has used up its slice, and a task
- *     that still waits. fp_prepare sets the timers up; the fp_watch programs arm them, also for
- *     stranded tasks (stranded.bpf.h).
+ *     hand over its own.
+ *  3. Recheck (recheck.bpf.h): a timer detects a task that still waits, for whatever reason, and a
+ *     running task that has used up its slice. fp_prepare sets the timers up.
  *  4. fp_kick: user space asks for a kick.
  *
  * The programs share no code with the backend, and are loaded as long as the backend is. Each works
@@ -27,9 +26,7 @@
 #include "rules.h"
 #include "records.bpf.h"
 #include "kick.bpf.h"
-#include "lost_kick.bpf.h"
-#include "watch.bpf.h"
-#include "stranded.bpf.h"
+#include "recheck.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -53,7 +50,10 @@ static void kick_bound(struct task_struct *p, struct need *n)
 	kick(c, cpu, n->now);
 }
 
-/* Kicks a CPU for a woken task if it needs one. Returns the CPU that serves it, or -1. */
+/*
+ * Kicks a CPU for a woken task if it needs one, and has it checked later. Returns the CPU that
+ * serves it, or -1.
+ */
 static s32 kick_for(struct task_struct *p, struct need *n, struct fp_cpu *here)
 {
 	s32 victim;
@@ -63,23 +63,19 @@ static s32 kick_for(struct task_struct *p, struct need *n, struct fp_cpu *here)
 	n->never_preempts = never_preempts(p);
 	if (!is_queued_to_user(p)) {
 		kick_bound(p, n);
+		if (queue_of(p) == SHARED_QUEUE)
+			check_later(p->pid, n->here, n->now, FP_TURN_NS);
 		return -1;
 	}
 	count(FP_WAKEUPS);
-	note_queued_to_user(p->pid, n->now);
 	if (n->spare_here && is_handoff(p, here, n->here)) {
 		count(FP_HANDED_OFF);
-		want(here, p->pid, n->now);
+		check_later(p->pid, n->here, n->now, FP_TURN_NS);
 		return n->here;
 	}
 	victim = kick_victim(p, n);
-	if (victim < 0) {
-		count(FP_NO_VICTIM);
-		want_from_others(p->pid, n->now);
-		return -1;
-	}
-	count(FP_KICKS);
-	expect_switch(victim, p->pid, n->now);
+	count(victim < 0 ? FP_NO_VICTIM : FP_KICKS);
+	check_later(p->pid, n->here, n->now, n->tier > FP_BATCH ? FP_RECHECK_NS : FP_TURN_NS);
 	return victim;
 }
 
@@ -103,7 +99,6 @@ static int woken(struct task_struct *p, bool is_new)
 	n.spare_here = waker && (is_new || here->handoffs);
 	n.tier = is_new ? tier_of_new_task(waker) : tier_of(p->pid);
 	cpu = kick_for(p, &n, here);
-	here->retry_at = cpu < 0 ? n.retry_at : 0;
 	if (waker)
 		here->woke = n.now;
 	t = open_record(p);
@@ -172,67 +167,58 @@ static void ends(struct task_struct *prev)
 	close_record(t);
 }
 
-/* The task begins to run. Returns its count of hand-offs. */
-static u32 starts(struct task_struct *next, u32 cpu, u32 tier, u64 now)
+/* The task begins to run. Returns its record; NULL if another CPU writes that. */
+static struct fp_task *starts(struct task_struct *next, u32 cpu, u32 tier, u64 now)
 {
 	struct fp_task *t = open_record(next);
 	struct fp_counters *c = my_counters();
 	struct fp_hint *h = hint_for(next->pid);
-	u32 handoffs;
 
 	if (!t)
-		return 0;
+		return NULL;
 	if (c) {
 		count_cache(c, tier, t->last_cpu, cpu);
 		if (t->waiting)
-			count_wait(c, tier, now - t->woken);
+			count_wait(tier, now - t->woken);
 		if (h && h->pid == next->pid && h->sent > t->stopped)
 			count_start(c, now - h->sent);
 	}
 	t->started = now;
 	t->last_cpu = cpu;
 	t->waiting = 0;
-	handoffs = t->handoffs;
 	close_record(t);
-	return handoffs;
+	return t;
 }
 
 /*
  * The task `prev` lost its CPU at the end of its slice and was queued to user space. The backend
  * looks for the next task before it queues `prev`, so a task of a lower tier may follow without a
  * decision: it is preempted at once. A LatCritical task that gave way to its own tier looks for
- * another CPU. If there is none, the next switch of this CPU should serve `prev`: the task that
- * follows now is as urgent as `prev`, and is most often a kernel thread that runs for a moment.
+ * another CPU.
  */
 static void kick_for_requeue(struct task_struct *prev, struct fp_cpu *c, u32 cpu, u64 now)
 {
 	struct need n = { .now = now, .here = cpu, .spare_here = true };
-	s32 victim = -1;
 
-	n.tier = tier_of(prev->pid);
-	if (!kicks_are_on() || !is_queued_to_user(prev))
+	if (!is_queued_to_user(prev) || !kicks_are_on())
 		return;
-	note_queued_to_user(prev->pid, now);
+	n.tier = tier_of(prev->pid);
 	if (n.tier == FP_BATCH)
 		return;
+	check_later(prev->pid, cpu, now, FP_RECHECK_NS);
 	if (c->occupant < n.tier && may_kick(c, now)) {
 		kick(c, cpu, now);
-		victim = cpu;
-	} else if (n.tier == FP_LAT_CRITICAL) {
-		victim = kick_victim(prev, &n);
+		count(FP_REQUEUED);
+	} else if (n.tier == FP_LAT_CRITICAL && kick_victim(prev, &n) >= 0) {
+		count(FP_REQUEUED);
 	}
-	if (victim < 0) {
-		if (!c->wanted)
-			want(c, prev->pid, now);
-		return;
-	}
-	count(FP_REQUEUED);
-	expect_switch(victim, prev->pid, now);
 }
 
 /* Records the task that runs on the CPU from now on. */
 static void occupies(struct fp_cpu *c, u32 cpu, struct task_struct *next, u64 now)
 {
+	struct fp_task *t;
+
 	c->since = now;
 	c->woke = 0;
 	c->handoffs = 0;
@@ -248,7 +234,9 @@ static void occupies(struct fp_cpu *c, u32 cpu, struct task_struct *next, u64 no
 		c->occupant = tier_of(next->pid);
 		c->slice = next->scx.slice;
 		c->low_weight = has_low_weight(next);
-		c->handoffs = starts(next, cpu, c->occupant, now);
+		t = starts(next, cpu, c->occupant, now);
+		c->handoffs = t ? t->handoffs : 0;
+		end_slice(c, t, cpu);
 	}
 }
 
@@ -267,14 +255,10 @@ int BPF_PROG(fp_switch, bool preempt, struct task_struct *prev, struct task_stru
 	else if (prev->pid && prev->tgid != scheduler_tgid)
 		stops(prev, !preempt && prev_state, c->woke, now);
 	occupies(c, cpu, next, now);
-	if (next->pid == scheduler_tgid)
-		scheduler_begins(c, cpu);
-	else
-		check_lost_kick(c, cpu, now);
-	if (c->occupant != FP_FOREIGN && prev->tgid != scheduler_tgid)
-		kick_for_requeue(prev, c, cpu, now);
 	if (prev->pid == scheduler_tgid)
-		scheduler_leaves(c, cpu, now);
+		wake_idle_cpu(now);
+	else if (c->occupant != FP_FOREIGN)
+		kick_for_requeue(prev, c, cpu, now);
 	return 0;
 }
 
@@ -292,34 +276,6 @@ int BPF_PROG(fp_exec, struct task_struct *p)
 	return 0;
 }
 
-SEC("tp_btf/sched_wakeup")
-int BPF_PROG(fp_watch_wakeup, struct task_struct *p)
-{
-	if ((is_queued_to_user(p) || queue_of(p) == SHARED_QUEUE) && p->tgid != scheduler_tgid)
-		watch_waiter(p);
-	return 0;
-}
-
-SEC("tp_btf/sched_wakeup_new")
-int BPF_PROG(fp_watch_wakeup_new, struct task_struct *p)
-{
-	if (is_queued_to_user(p))
-		watch_waiter(p);
-	return 0;
-}
-
-SEC("tp_btf/sched_switch")
-int BPF_PROG(fp_watch_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
-{
-	u32 cpu = bpf_get_smp_processor_id();
-
-	if (next->pid && next->tgid != scheduler_tgid)
-		watch_slice(next, cpu);
-	if (prev->pid == scheduler_tgid)
-		watch_stranded(cpu, bpf_ktime_get_ns());
-	return 0;
-}
-
 /* Sets up the timers of all CPUs. */
 SEC("syscall")
 int fp_prepare(void *unused)
@@ -327,12 +283,12 @@ int fp_prepare(void *unused)
 	u32 cpu;
 
 	bpf_for(cpu, 0, nr_cpus) {
-		struct watch *w = watch_of(cpu);
+		struct recheck *r = recheck_of(cpu);
 
-		if (!w)
+		if (!r)
 			return -1;
-		if (bpf_timer_init(&w->timer, &watches, MONOTONIC) ||
-		    bpf_timer_set_callback(&w->timer, timer_callback))
+		if (bpf_timer_init(&r->timer, &rechecks, MONOTONIC) ||
+		    bpf_timer_set_callback(&r->timer, timer_callback))
 			return -2;
 	}
 	return 0;

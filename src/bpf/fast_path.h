@@ -39,12 +39,10 @@ enum fp_limits {
 	 * Later versions of PANDEMONIUM use eight too.
 	 */
 	FP_HANDOFF_TRUST = 8,
-	/* Decisions above Batch that are checked at the end of a round; a power of two. */
-	FP_ROUND = 8,
-	/* Waiting tasks that the timer of one CPU watches; a power of two. */
-	FP_WATCHED = 8,
-	/* Kicks by a timer for one wakeup. */
-	FP_AGAIN_MAX = 3,
+	/* Waiting tasks that the timer of one CPU checks; a power of two. */
+	FP_WAITERS = 8,
+	/* Checks of one wait: 2 ms for a decision, two short slices; 10 ms for a turn, two ticks. */
+	FP_RECHECKS = 20,
 	/*
 	 * Kicks of one CPU in 2^20 ns, about a millisecond: at 10 us each, 10 % of it. With a limit
 	 * for each second, a load of many wakeups would use it up in the first half of the second,
@@ -66,12 +64,15 @@ enum fp_times {
 	/* The least time between two kicks of a CPU outside the domain for an idle CPU inside. */
 	FP_RETURN_INTERVAL_NS = 1000 * 1000,
 	/*
-	 * A woken task that waits longer than this gets another kick. This is several times what a
-	 * decision of user space takes, and a small part of the 4 ms to the next tick.
+	 * A task that waits for a decision is checked so often. A decision of user space takes some
+	 * 20 us, and a few of them come first.
 	 */
-	FP_AGAIN_NS = 500 * 1000,
-	/* The same for a task that is stranded when a round ends. Most such tasks run sooner. */
-	FP_STRANDED_NS = 100 * 1000,
+	FP_RECHECK_NS = 100 * 1000,
+	/*
+	 * The same for a task that waits for its turn: behind a task of its tier, or for the CPU
+	 * that its waker hands over.
+	 */
+	FP_TURN_NS = 500 * 1000,
 	/* The shortest time for which a timer is armed. */
 	FP_SOON_NS = 20 * 1000,
 };
@@ -91,7 +92,7 @@ enum fp_occupant {
 	FP_OFFLINE = 5,
 };
 
-/* One per CPU, two cache lines. Written by the fast path. */
+/* One per CPU, one cache line. Written by the fast path. */
 struct fp_cpu {
 	/* When the running task began to run, and its slice. */
 	u64 since;
@@ -108,18 +109,9 @@ struct fp_cpu {
 	u64 window;
 	/* When this CPU was last kicked. */
 	u64 kicked;
-	/* The task that the next switch should serve (0: none), and since when it waits. */
-	u64 wanted_since;
-	s32 wanted;
 	/* Nonzero if the running task is a low-weight task: SCHED_IDLE, or nice above 0. */
 	u32 low_weight;
-	/* When to look again for a victim for a wakeup on this CPU that found none. */
-	u64 retry_at;
-	/* `wanted` and `wanted_since` when the scheduler process began to run here. */
-	u64 decided_since;
-	s32 decided_for;
-	u32 unused0;
-	u64 unused[4];
+	u32 unused;
 };
 
 /* One per task, two cache lines. Written by the fast path. */
@@ -193,13 +185,6 @@ struct fp_settings {
 	u64 unused[4];
 };
 
-/* The last decisions for tasks above Batch. Written by user space. */
-struct fp_round {
-	/* Number of such decisions so far; the pid of number n is at n modulo FP_ROUND. */
-	u32 decided;
-	s32 pids[FP_ROUND];
-};
-
 /* Counted events; src/fast_path_counters.rs has the same order. */
 enum fp_event {
 	/* Wakeups of tasks that were queued to user space. */
@@ -212,10 +197,10 @@ enum fp_event {
 	FP_NO_VICTIM,
 	/* CPUs passed over because they were kicked too recently or too often. */
 	FP_LIMITED,
-	/* Repeated kicks: the CPU switched to a less urgent task than the one it was kicked for. */
-	FP_LOST_KICKS,
+	/* Idle CPUs woken because tasks wait when the scheduler process leaves its CPU. */
+	FP_WOKEN_IDLE,
 	/* Kicks by a timer for a task that still waits. */
-	FP_AGAIN,
+	FP_RECHECKED,
 	/* Kicks by a timer of a task that has used up its slice while another task waits. */
 	FP_SLICE_KICKS,
 	/* Kicks for a kernel thread that is bound to the CPU. */

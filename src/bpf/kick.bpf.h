@@ -60,7 +60,7 @@ __noinline u32 compare_victim(struct task_struct *p __arg_trusted, u32 cpu,
 	if (!s || !c || (is_here && n->spare_here) || !bpf_cpumask_test_cpu(cpu, &p->cpus_mask) ||
 	    !gives_way(c, n, s))
 		return false;
-	if (is_limited(c, n)) {
+	if (!may_kick(c, n->now)) {
 		count(FP_LIMITED);
 		return false;
 	}
@@ -119,15 +119,6 @@ __noinline s32 return_to_domain(u32 cpu, u64 now)
 		return i;
 	}
 	return -1;
-}
-
-/*
- * Notes that the next switch of the CPU should serve the task; if it does not, the kick was lost.
- */
-static void want(struct fp_cpu *c, s32 pid, u64 since)
-{
-	c->wanted = pid;
-	c->wanted_since = since;
 }
 
 /* Whether the waker is about to hand over its CPU to the wakee, so that no CPU has to be kicked. */

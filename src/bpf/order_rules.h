@@ -20,9 +20,16 @@ enum order_verdict {
 	ORDER_QUEUE,
 	/* The task waits in the CPU's own DSQ, by its key. */
 	ORDER_QUEUE_HERE,
+	/* The task waits in the CPU's local DSQ: it is next when its waker sleeps. */
+	ORDER_HAND_OVER,
 	/* The task was preempted: it waits in the shared DSQ for the rest of its slice. */
 	ORDER_RESUME,
+	/* The task has used up its slice: it waits in the shared DSQ for another one. */
+	ORDER_AGAIN,
 };
+
+/* The time of what does not come. */
+#define ORDER_NEVER ((u64)-1)
 
 enum order_times {
 	/* A shorter rest of a slice is not worth a switch: the task is queued to user space. */
@@ -62,17 +69,28 @@ struct order_view {
 	bool limited;
 	/* Whether the CPU runs the scheduler process. */
 	bool decides;
+	/* Whether the CPU runs the waker, which is about to sleep. */
+	bool waker_sleeps;
+	/* Whether it has just looked for other tasks, and need not do so when the waker sleeps. */
+	bool looked;
 };
+
+/* Whether the order holds, for a task of any tier. */
+static inline bool order_is_valid(const struct order_view *v)
+{
+	return v->tier != FP_IDLE && v->left && v->epoch == v->epoch_now && v->now < v->until;
+}
 
 /*
  * What happens to the task.
  *
- * A preempted task goes on with the rest of its slice. A used-up slice ends in user space. An order
- * is executed only while it is valid, and while nothing in user space comes before the task. It
- * preempts a task of a lower tier. It does not if the key of that task has passed, because the
- * task is next by the order of keys. It preempts a task of its own tier that has a later key. At
- * most one task waits in a local DSQ: after it the CPU calls ops.dispatch, where the scheduler
- * process gets its turn.
+ * A preempted task goes on with the rest of its slice. A used-up slice above Batch ends in user
+ * space; a Batch task gets another one while no task waits in user space. An order is executed only
+ * while it is valid, and while nothing in user space comes before the task. It preempts a task of a
+ * lower tier. It does not if the key of that task has passed, because the task is next by the order
+ * of keys. It preempts a task of its own tier that has a later key. A task whose waker is about to
+ * sleep takes over from it. At most one task waits in a local DSQ: after it the CPU calls
+ * ops.dispatch, where the scheduler process gets its turn.
  *
  * A LatCritical task whose CPU runs the scheduler process waits in that CPU's own DSQ: the CPU
  * serves it first when the process leaves. In the shared DSQ an Interactive task that was decided
@@ -80,20 +98,30 @@ struct order_view {
  */
 static inline enum order_verdict order_verdict(const struct order_view *v)
 {
-	if (v->requeued)
-		return v->rest >= ORDER_REST_MIN_NS ? ORDER_RESUME : ORDER_ASK;
-	if (v->tier <= FP_BATCH || !v->left || v->epoch != v->epoch_now || v->now >= v->until)
+	if (v->requeued) {
+		if (v->rest >= ORDER_REST_MIN_NS)
+			return ORDER_RESUME;
+		return v->tier == FP_BATCH && order_is_valid(v) && v->waiting == FP_IDLE &&
+				       v->batch_due == ORDER_NEVER ?
+			       ORDER_AGAIN :
+			       ORDER_ASK;
+	}
+	if (v->tier <= FP_BATCH || !order_is_valid(v))
 		return ORDER_ASK;
 	if (v->waiting >= v->tier || (v->now >= v->batch_due && !v->passes))
 		return ORDER_ASK;
 	if (v->decides && v->tier == FP_LAT_CRITICAL)
 		return ORDER_QUEUE_HERE;
-	if (v->occupant > v->tier || v->occupied)
+	if (v->occupied)
 		return ORDER_QUEUE;
 	if (v->occupant == FP_IDLE)
 		return ORDER_PREEMPT;
-	if (v->occupant == v->tier)
-		return v->occupant_key > v->key && !v->limited ? ORDER_PREEMPT : ORDER_QUEUE;
+	if (v->occupant >= v->tier && v->waker_sleeps)
+		return v->looked ? ORDER_HAND_OVER : ORDER_QUEUE;
+	if (v->occupant == v->tier && v->occupant_key > v->key && !v->limited)
+		return ORDER_PREEMPT;
+	if (v->occupant >= v->tier)
+		return ORDER_QUEUE;
 	if (v->limited || v->occupant_key <= v->now)
 		return ORDER_ASK;
 	return ORDER_PREEMPT;

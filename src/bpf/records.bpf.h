@@ -65,14 +65,6 @@ struct {
 	__type(value, struct fp_settings);
 } settings SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct fp_round);
-} rounds SEC(".maps");
-
 /* Room for 16384 news: five seconds of a fork loop on a small machine. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -174,14 +166,6 @@ static bool still_waits(s32 pid, u64 since)
 	if (!t || t->pid != pid)
 		return false;
 	return t->waiting ? t->woken == since : t->stopped == since && t->started < since;
-}
-
-/* Whether user space has received a message about the task at or after `since`. */
-static bool was_received(s32 pid, u64 since)
-{
-	struct fp_hint *h = hint_for(pid);
-
-	return h && h->pid == pid && h->received >= since;
 }
 
 /* Forgets how the task has behaved. */
@@ -293,15 +277,17 @@ __noinline u32 coarse_bucket(u64 ns)
 }
 
 /* Counts how long a task has waited that begins to run. */
-static void count_wait(struct fp_counters *c, u32 tier, u64 ns)
+__noinline u32 count_wait(u32 tier, u64 ns)
 {
 	u32 bucket = coarse_bucket(ns), fine = fine_bucket(ns);
+	struct fp_counters *c = my_counters();
 
 	tier -= FP_BATCH;
-	if (tier >= FP_TIERS || bucket >= FP_BUCKETS || fine >= FP_FINE_BUCKETS)
-		return;
+	if (!c || tier >= FP_TIERS || bucket >= FP_BUCKETS || fine >= FP_FINE_BUCKETS)
+		return 0;
 	c->wake_latency[tier][bucket]++;
 	c->wait[tier][fine]++;
+	return 0;
 }
 
 /* Counts the time from a decision until its task runs. */

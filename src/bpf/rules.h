@@ -30,14 +30,8 @@ struct need {
 	bool never_preempts;
 	/* Whether the task also wants a CPU whose occupant has used up its slice. */
 	bool overdue;
-	/* Whether it wants only a CPU that runs a lower tier. */
-	bool lower_only;
 	/* enum fp_occupant */
 	u32 tier;
-	/*
-	 * If no CPU gives way now: the earliest time at which one does; 0 if none does by waiting.
-	 */
-	u64 retry_at;
 };
 
 /* The best CPU to kick so far. */
@@ -66,23 +60,10 @@ static __always_inline void note_kick(struct fp_cpu *c, u64 now)
 	c->kicked = now;
 }
 
-/* Whether a kick is pending: the CPU has not switched since. */
-static __always_inline bool is_kicked(const struct fp_cpu *c)
-{
-	return c->kicked > c->since;
-}
-
 /* Whether the occupant has used up its slice. */
 static __always_inline bool is_outlived(const struct fp_cpu *c, u64 now)
 {
 	return c->slice && now - c->since >= c->slice;
-}
-
-/* Notes that a CPU gives way at `at`. */
-static __always_inline void retry(struct need *n, u64 at)
-{
-	if (!n->retry_at || at < n->retry_at)
-		n->retry_at = at;
 }
 
 /*
@@ -92,39 +73,22 @@ static __always_inline void retry(struct need *n, u64 at)
  * burst.
  * SCHED_IDLE and nice 19 never preempt.
  */
-static inline bool gives_way(const struct fp_cpu *c, struct need *n, const struct fp_settings *s)
+static inline bool gives_way(const struct fp_cpu *c, const struct need *n,
+			     const struct fp_settings *s)
 {
 	if (c->occupant == FP_IDLE)
 		return true;
 	if (c->occupant >= FP_FOREIGN)
 		return false;
-	if (n->lower_only)
-		return c->occupant < n->tier;
 	if (n->overdue && is_outlived(c, n->now))
 		return true;
 	if (n->never_preempts || c->occupant > n->tier)
 		return false;
 	if (c->occupant < n->tier)
 		return true;
-	if (n->tier != FP_BATCH) {
-		if (!c->slice || is_outlived(c, n->now))
-			return c->slice;
-		retry(n, c->since + c->slice);
-		return false;
-	}
-	if (s->burst || n->now - c->since >= s->preempt_thresh_ns)
-		return true;
-	retry(n, c->since + s->preempt_thresh_ns);
-	return false;
-}
-
-/* Whether the limits forbid to kick a CPU that gives way. If so, it is tried again later. */
-static __always_inline bool is_limited(const struct fp_cpu *c, struct need *n)
-{
-	if (may_kick(c, n->now))
-		return false;
-	retry(n, c->kicked + FP_KICK_INTERVAL_NS);
-	return true;
+	if (n->tier != FP_BATCH)
+		return is_outlived(c, n->now);
+	return s->burst || n->now - c->since >= s->preempt_thresh_ns;
 }
 
 /* The lower, the better: the lowest tier first, and within a tier a low-weight task. */

@@ -34,9 +34,7 @@ impl Part {
             Part::NewTasks => &["fp_wakeup_new"],
             Part::Switches => &["fp_switch"],
             Part::Execs => &["fp_exec"],
-            Part::Timers => {
-                &["fp_prepare", "fp_watch_wakeup", "fp_watch_wakeup_new", "fp_watch_switch"]
-            }
+            Part::Timers => &["fp_prepare"],
             Part::Asking => &["fp_kick"],
         }
     }

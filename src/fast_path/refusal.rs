@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn a_message_names_a_program() {
-        let real = "libbpf: prog 'fp_watch_switch': BPF program load failed: Permission denied\n";
+        let real = "libbpf: prog 'fp_prepare': BPF program load failed: Permission denied\n";
         assert_eq!(part_named(real), Some(Part::Timers));
         assert_eq!(part_named("libbpf: prog 'rustland_enqueue': failed to load: -13"), None);
         assert_eq!(part_named("libbpf: failed to load object 'fast_path_bpf'"), None);

@@ -22,16 +22,13 @@ struct host_cpu {
 
 struct host_need {
 	u64 now;
-	u64 retry_at;
 	u64 thresh_ns;
 	u32 here;
 	u32 tier;
 	u32 spare_here;
 	u32 never_preempts;
 	u32 overdue;
-	u32 lower_only;
 	u32 burst;
-	u32 unused;
 };
 
 static struct fp_cpu record_of(const struct host_cpu *cpu)
@@ -48,7 +45,7 @@ static struct fp_cpu record_of(const struct host_cpu *cpu)
 }
 
 /* find_victim() of src/bpf/kick.bpf.h, whose loop, mask and records need helpers. */
-s32 host_find_victim(const struct host_cpu *cpus, u32 nr_cpus, struct host_need *need)
+s32 host_find_victim(const struct host_cpu *cpus, u32 nr_cpus, const struct host_need *need)
 {
 	struct fp_settings s = {
 		.preempt_thresh_ns = need->thresh_ns,
@@ -60,9 +57,7 @@ s32 host_find_victim(const struct host_cpu *cpus, u32 nr_cpus, struct host_need 
 		.spare_here = need->spare_here,
 		.never_preempts = need->never_preempts,
 		.overdue = need->overdue,
-		.lower_only = need->lower_only,
 		.tier = need->tier,
-		.retry_at = need->retry_at,
 	};
 	struct victim best = NO_VICTIM;
 
@@ -75,12 +70,11 @@ s32 host_find_victim(const struct host_cpu *cpus, u32 nr_cpus, struct host_need 
 		if (!i && n.spare_here)
 			continue;
 		c = record_of(&cpus[cpu]);
-		if (cpus[cpu].forbidden || !gives_way(&c, &n, &s) || is_limited(&c, &n))
+		if (cpus[cpu].forbidden || !gives_way(&c, &n, &s) || !may_kick(&c, n.now))
 			continue;
 		if (beats(&c, !i, n.now, &best) && !cpus[cpu].ending)
 			take_victim(&best, &c, cpu, !i, n.now);
 	}
-	need->retry_at = n.retry_at;
 	return best.cpu;
 }
 

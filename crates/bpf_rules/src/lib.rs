@@ -37,8 +37,6 @@ pub struct Cpu {
 pub struct Need {
     /// Now.
     pub now: u64,
-    /// If no CPU gives way now: when one will; else zero.
-    pub retry_at: u64,
     /// A Batch task that has run less is not preempted by another one.
     pub thresh_ns: u64,
     /// The CPU on which this is found out.
@@ -51,15 +49,11 @@ pub struct Need {
     pub never_preempts: u32,
     /// Nonzero if the task also wants a CPU whose occupant has used up its slice.
     pub overdue: u32,
-    /// Nonzero if it wants only a CPU that runs a lower tier.
-    pub lower_only: u32,
     /// Nonzero in a burst.
     pub burst: u32,
-    /// For the alignment.
-    pub unused: u32,
 }
 
-const _: () = assert!(size_of::<Cpu>() == 56 && size_of::<Need>() == 56);
+const _: () = assert!(size_of::<Cpu>() == 56 && size_of::<Need>() == 40);
 
 /// What the verdict on a standing order depends on: `struct order_view`.
 #[repr(C)]
@@ -83,6 +77,8 @@ pub struct OrderView {
     pub occupied: bool,
     pub limited: bool,
     pub decides: bool,
+    pub waker_sleeps: bool,
+    pub looked: bool,
 }
 
 /// What happens to a task, in the order of `enum order_verdict`.
@@ -96,21 +92,25 @@ pub enum OrderVerdict {
     Queue,
     /// `ORDER_QUEUE_HERE`.
     QueueHere,
+    /// `ORDER_HAND_OVER`.
+    HandOver,
     /// `ORDER_RESUME`.
     Resume,
+    /// `ORDER_AGAIN`.
+    Again,
 }
 
 unsafe extern "C" {
-    fn host_find_victim(cpus: *const Cpu, nr_cpus: u32, need: *mut Need) -> i32;
+    fn host_find_victim(cpus: *const Cpu, nr_cpus: u32, need: *const Need) -> i32;
     fn host_order_verdict(view: *const OrderView, size: u64) -> i32;
     fn host_note_kick(cpu: *mut Cpu, now: u64);
     fn host_count_handoff(before: u32, asleep: u32, woke: u64, now: u64) -> u32;
 }
 
 /// The CPU to kick for the task. `need.here` is one of `cpus`.
-pub fn find_victim(cpus: &[Cpu], need: &mut Need) -> Option<u32> {
+pub fn find_victim(cpus: &[Cpu], need: &Need) -> Option<u32> {
     assert!((need.here as usize) < cpus.len() && cpus.len() <= i32::MAX as usize);
-    // SAFETY: the slice is read within its bounds, since `here` is, and `need` is written alone.
+    // SAFETY: the slice is read within its bounds, since `here` is.
     let victim = unsafe { host_find_victim(cpus.as_ptr(), cpus.len() as u32, need) };
     u32::try_from(victim).ok()
 }
@@ -123,7 +123,9 @@ pub fn order_verdict(view: &OrderView) -> Option<OrderVerdict> {
         1 => Some(OrderVerdict::Preempt),
         2 => Some(OrderVerdict::Queue),
         3 => Some(OrderVerdict::QueueHere),
-        4 => Some(OrderVerdict::Resume),
+        4 => Some(OrderVerdict::HandOver),
+        5 => Some(OrderVerdict::Resume),
+        6 => Some(OrderVerdict::Again),
         _ => None,
     }
 }

@@ -2,13 +2,15 @@
 
 //! Standing orders: decisions made ahead.
 //!
-//! With a decision a policy may order what happens at the next wakeups of the task. The backend
-//! executes an order at the wakeup itself, without the scheduler process. An order repeats the tier
-//! and the slice of the decision that it came with. The policy learns of executions with the task's
-//! next message ([`Facts::orders`](crate::facts::Facts::orders)).
+//! With a decision a policy may order what happens at the next wakeups of the task, or, for a Batch
+//! task, at the ends of its next slices. The backend executes an order at that moment, without the
+//! scheduler process. An order repeats the tier and the slice of the decision that it came with.
+//! The policy learns of executions with the task's next message
+//! ([`Facts::orders`](crate::facts::Facts::orders)).
 //!
 //! ```text
 //! decision with an order --> the task wakes up --> verdict --> it preempts a lower tier
+//!                                                         --> it takes over from its waker
 //!                                                         --> it waits in the shared DSQ
 //!                                                         --> it is queued to user space
 //! ```
@@ -38,6 +40,12 @@ impl Order {
     /// draws 60 frames a second four times.
     pub const fn usual(key_offset: Span) -> Order {
         Order { credit: 32, life: Span::from_millis(250), key_offset }
+    }
+
+    /// The order for a Batch task: further slices in its turn. A hog with slices of 4 ms beside one
+    /// other is judged again 14 times a second.
+    pub const fn batch(key_offset: Span) -> Order {
+        Order { credit: 8, life: Span::from_millis(250), key_offset }
     }
 }
 
@@ -98,6 +106,10 @@ pub struct View {
     pub limited: bool,
     /// The CPU runs the scheduler process.
     pub decides: bool,
+    /// The CPU runs the waker, which is about to sleep.
+    pub waker_sleeps: bool,
+    /// The CPU has just looked for other tasks, and need not do so when the waker sleeps.
+    pub looked: bool,
 }
 
 /// Why a task is enqueued.
@@ -105,8 +117,13 @@ pub struct View {
 pub enum Event {
     /// It woke up, and has this order.
     Wakeup(Option<Posted>),
-    /// It lost its CPU with this rest of its slice; zero unless an order preempted it.
-    Requeue(Span),
+    /// It lost its CPU.
+    Requeue {
+        /// The rest of its slice; zero unless an order preempted it.
+        rest: Span,
+        /// Its order.
+        order: Option<Posted>,
+    },
 }
 
 /// An order as the backend keeps it.
@@ -135,45 +152,69 @@ pub enum Verdict {
     Queue,
     /// It waits in the CPU's own DSQ, by its key.
     QueueHere,
+    /// It waits in the CPU's local DSQ: it is next when its waker sleeps.
+    HandOver,
     /// It waits in the shared DSQ for the rest of its slice, by its old key.
     Resume,
+    /// It waits in the shared DSQ for another slice, by its key.
+    Again,
 }
 
 /// What happens to the task.
 ///
-/// A preempted task goes on with the rest of its slice. A used-up slice ends in user space. An
-/// order is executed only while it is valid, and while nothing in user space comes before the task.
-/// It preempts a task of a lower tier. It does not if the key of that task has passed, because the
-/// task is next by the order of keys. It preempts a task of its own tier that has a later key. At
-/// most one task waits in a local DSQ: after it the CPU calls `ops.dispatch`, where the scheduler
-/// process gets its turn.
+/// A preempted task goes on with the rest of its slice. A used-up slice above Batch ends in user
+/// space; a Batch task gets another one while no task waits in user space. An order is executed
+/// only while it is valid, and while nothing in user space comes before the task. It preempts a
+/// task of a lower tier. It does not if the key of that task has passed, because the task is next
+/// by the order of keys. It preempts a task of its own tier that has a later key. A task whose
+/// waker is about to sleep takes over from it. At most one task waits in a local DSQ: after it the
+/// CPU calls `ops.dispatch`, where the scheduler process gets its turn.
 ///
 /// A LatCritical task whose CPU runs the scheduler process waits in that CPU's own DSQ: the CPU
 /// serves it first when the process leaves. In the shared DSQ an Interactive task that was decided
 /// two rescue intervals earlier comes first.
 pub fn verdict(view: &View) -> Verdict {
+    let is_valid =
+        |order: &Posted| order.left > 0 && order.epoch == view.epoch && view.now < order.until;
     let order = match view.event {
-        Event::Requeue(rest) if rest >= REST_MIN => return Verdict::Resume,
-        Event::Requeue(_) | Event::Wakeup(None) => return Verdict::Ask,
+        Event::Requeue { rest, .. } if rest >= REST_MIN => return Verdict::Resume,
+        Event::Requeue { order, .. } => {
+            let is_alone = view.waiting.is_none() && view.batch_due.is_none();
+            let goes_on = |order: &Posted| order.tier == Tier::Batch && is_valid(order);
+            return if is_alone && order.is_some_and(|order| goes_on(&order)) {
+                Verdict::Again
+            } else {
+                Verdict::Ask
+            };
+        }
+        Event::Wakeup(None) => return Verdict::Ask,
         Event::Wakeup(Some(order)) => order,
     };
-    let valid = order.tier > Tier::Batch
-        && order.left > 0
-        && order.epoch == view.epoch
-        && view.now < order.until;
     let due = view.batch_due.is_some_and(|due| view.now >= due) && view.passes == 0;
-    if !valid || due || view.waiting >= Some(order.tier) {
+    let is_next = order.tier > Tier::Batch && !due && view.waiting < Some(order.tier);
+    if !is_next || !is_valid(&order) {
         return Verdict::Ask;
     }
     let occupant_key = view.occupant_key.as_raw();
     match view.occupant {
         _ if view.decides && order.tier == Tier::LatCritical => Verdict::QueueHere,
-        occupant if occupant > Occupant::Task(order.tier) || view.occupied => Verdict::Queue,
+        _ if view.occupied => Verdict::Queue,
         Occupant::Idle => Verdict::Preempt,
-        occupant if occupant == Occupant::Task(order.tier) => {
-            let is_later = occupant_key > (view.now + order.key_offset).as_nanos();
-            if is_later && !view.limited { Verdict::Preempt } else { Verdict::Queue }
+        occupant if occupant >= Occupant::Task(order.tier) && view.waker_sleeps => {
+            if view.looked {
+                Verdict::HandOver
+            } else {
+                Verdict::Queue
+            }
         }
+        occupant
+            if occupant == Occupant::Task(order.tier)
+                && occupant_key > (view.now + order.key_offset).as_nanos()
+                && !view.limited =>
+        {
+            Verdict::Preempt
+        }
+        occupant if occupant >= Occupant::Task(order.tier) => Verdict::Queue,
         _ if view.limited || occupant_key <= view.now.as_nanos() => Verdict::Ask,
         _ => Verdict::Preempt,
     }
@@ -208,6 +249,8 @@ mod tests {
             occupied: false,
             limited: false,
             decides: false,
+            waker_sleeps: false,
+            looked: false,
         };
         change(&mut view, &mut order);
         view.event = Event::Wakeup(Some(order));
@@ -281,9 +324,54 @@ mod tests {
     }
 
     #[test]
+    fn a_wakee_takes_over_from_its_waker_unless_a_task_waits_there() {
+        let hands_over = |change: fn(&mut View, &mut Posted)| {
+            let mut view = View {
+                epoch: 7,
+                waker_sleeps: true,
+                looked: true,
+                occupant_key: Vtime::from_raw(u64::MAX),
+                ..view_of_wakeup()
+            };
+            let mut order = ORDER;
+            view.occupant = Occupant::Task(Tier::LatCritical);
+            change(&mut view, &mut order);
+            verdict(&View { event: Event::Wakeup(Some(order)), ..view })
+        };
+        assert_eq!(hands_over(|_, _| ()), Verdict::HandOver);
+        assert_eq!(hands_over(|view, _| view.occupied = true), Verdict::Queue);
+        assert_eq!(hands_over(|_, order| order.left = 0), Verdict::Ask);
+        assert_eq!(hands_over(|view, _| view.looked = false), Verdict::Queue);
+        assert_eq!(hands_over(|view, _| view.waker_sleeps = false), Verdict::Preempt);
+    }
+
+    #[test]
+    fn a_batch_task_goes_on_while_no_task_waits_in_user_space() {
+        let again = |change: fn(&mut View, &mut Posted)| {
+            let mut order = Posted { tier: Tier::Batch, ..ORDER };
+            let mut view =
+                View { epoch: 7, waiting: None, batch_due: None, passes: 0, ..view_of_wakeup() };
+            change(&mut view, &mut order);
+            view.event = Event::Requeue { rest: Span::ZERO, order: Some(order) };
+            verdict(&view)
+        };
+        assert_eq!(again(|_, _| ()), Verdict::Again);
+        for change in [
+            (|view, _| view.waiting = Some(Tier::Interactive)) as fn(&mut View, &mut Posted),
+            |view, _| view.batch_due = Some(view.now + Span::from_millis(9)),
+            |_, order| order.tier = Tier::Interactive,
+            |_, order| order.left = 0,
+            |_, order| order.epoch = 6,
+            |view, order| order.until = view.now,
+        ] {
+            assert_eq!(again(change), Verdict::Ask);
+        }
+    }
+
+    #[test]
     fn a_preempted_task_goes_on_unless_its_slice_is_used_up() {
         let requeue = |rest| {
-            let mut view = View { event: Event::Requeue(rest), ..view_of_wakeup() };
+            let mut view = View { event: Event::Requeue { rest, order: None }, ..view_of_wakeup() };
             view.passes = 0;
             verdict(&view)
         };
@@ -307,6 +395,8 @@ mod tests {
             occupied: false,
             limited: false,
             decides: false,
+            waker_sleeps: false,
+            looked: false,
         }
     }
 }

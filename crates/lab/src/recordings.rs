@@ -67,7 +67,7 @@ fn names(entries: &[Entry]) -> Vec<String> {
 fn recordings_are_read_back_and_redaction_hides_names() {
     let bytes = recorded(false);
     let entries = read(&bytes).unwrap();
-    assert!(entries.len() > 1_000, "{}", entries.len());
+    assert!(entries.len() > 200, "{}", entries.len());
     assert!(bytes.len() < entries.len() * 20, "{} bytes", bytes.len());
     assert_eq!(names(&entries), ["burner", "probe"]);
     let hidden = read(&recorded(true)).unwrap();
@@ -211,7 +211,7 @@ fn a_recording_with_a_restart_replays_both_parts() {
     let mut recording = Recording::new(&bytes[..]).unwrap();
     repeat(&mut recording, &policies(PANDEMONIUM), &[], &mut replayed).unwrap();
     assert_eq!((replayed.starts, replayed.different), (2, 0));
-    assert!(replayed.rounds > 600, "{}", replayed.rounds);
+    assert!(replayed.rounds > 60, "{}", replayed.rounds);
 }
 
 /// Valid entries in an order that no scheduler writes.

@@ -29,7 +29,7 @@ pub enum Plan {
         cpu: u32,
     },
     /// The fast path's timer of a CPU fires.
-    WatchTimer {
+    Recheck {
         /// The CPU.
         cpu: u32,
     },

@@ -48,6 +48,18 @@ struct patch_stall {
 
 struct patch_stall patch_stall;
 
+/* `rounds` when the last message was queued. */
+static u64 patch_asked_at;
+
+/*
+ * Whether the last message may be unread. The round that begins after it was queued reads it: that
+ * is the next one, or the one after that if a round had begun.
+ */
+static __always_inline bool patch_is_unread(u64 rounds)
+{
+	return rounds - patch_asked_at < 2 + (patch_asked_at & 1);
+}
+
 static __always_inline bool patch_not_deciding(void)
 {
 	return patch_activity == PATCH_NOT_DECIDING || patch_stall.since;

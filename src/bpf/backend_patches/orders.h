@@ -10,8 +10,9 @@
  * Fix: standing orders. With a decision user space may order what happens at the next wakeups of
  * the task: for how long it runs, by which key it waits, which tiers it preempts, how often, until
  * when. The backend's enqueue executes the order with the runqueue locked (order_rules.h). A task
- * that was preempted so goes on with the rest of its slice without a message. Everything else is
- * queued to user space as before.
+ * that was preempted so goes on with the rest of its slice without a message, and a Batch task that
+ * used up its slice gets some further ones in its turn. Everything else is queued to user space as
+ * before.
  *
  * How to see it: VM scenarios `orders` and `bars`, and the statistics `nr_orders`.
  *
@@ -80,6 +81,11 @@ struct order_cpu {
 	u32 steered;
 	/* Whether this call of dispatch has found no decided task that may use the CPU. */
 	u32 unserved;
+	/* The wakee of the running task, which is about to sleep; 0 if there is none. */
+	u32 handed_to;
+	u32 unused;
+	/* When the CPU last called ops.dispatch, by the clock of scx_bpf_now(). */
+	u64 looked;
 };
 
 struct order_slot order_slots[ORDER_SLOTS];
@@ -214,74 +220,99 @@ static __always_inline void order_preempt(struct task_struct *p, struct order_sl
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slot->slice, enq_flags | SCX_ENQ_PREEMPT);
 }
 
+/* What the verdict depends on, while the runqueue of the task's CPU is locked. */
+static __always_inline void order_look(struct order_view *v, struct task_struct *p,
+				       struct order_slot *slot, const struct rq *rq, u64 enq_flags)
+{
+	const struct task_struct *curr = rq->curr;
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct order_cpu *c = order_cpu_of(cpu);
+
+	v->requeued = !(enq_flags & SCX_ENQ_WAKEUP);
+	v->rest = slot->rest;
+	slot->rest = 0;
+	v->now = bpf_ktime_get_ns();
+	v->tier = order_tier(slot, p);
+	v->until = slot->until;
+	v->left = slot->executed_max - slot->executed;
+	v->epoch = slot->epoch;
+	v->epoch_now = order_bounds.epoch;
+	v->batch_due = order_bounds.batch_due;
+	v->waiting = order_bounds.waiting;
+	v->passes = order_bounds.passed_max - order_passed;
+	if ((s32)v->left < 0)
+		v->left = 0;
+	if ((s32)v->passes < 0)
+		v->passes = 0;
+	/* A task that lost no CPU was moved to this one, which has to look for it. */
+	if (v->requeued) {
+		if (curr != p)
+			v->tier = FP_IDLE;
+		return;
+	}
+	v->key = v->now + slot->key_offset;
+	v->occupant = order_occupant(curr);
+	v->occupant_key = curr->scx.dsq_vtime;
+	v->occupied = rq->scx.local_dsq.nr > 0 ||
+		      (v->occupant == FP_IDLE && scx_bpf_dsq_nr_queued(cpu) > 0);
+	v->limited = !may_kick(&c->kicks, v->now);
+	v->decides = curr->pid == usersched_pid;
+	v->waker_sleeps = c->handed_to == p->pid;
+	v->looked = scx_bpf_now() - c->looked < ORDER_LOOK_NS &&
+		    !patch_is_unread(patch_stall.rounds);
+	c->handed_to = 0;
+}
+
 /*
- * Executes the task's order, or lets a preempted task go on. Returns whether the task is in a DSQ
- * now.
+ * Executes the task's order, or lets it go on. Returns whether the task is in a DSQ now.
  */
 __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
 {
 	struct order_slot *slot = order_slot_of(p->pid);
-	struct order_bounds *bounds = &order_bounds;
 	s32 cpu = scx_bpf_task_cpu(p);
-	struct order_cpu *c = order_cpu_of(cpu);
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
-	const struct task_struct *curr;
+	u64 dsq = BACKEND_SHARED_DSQ;
 	struct order_view v = {};
 	enum order_verdict verdict;
 
-	if (!rq || !bounds->enabled || !order_is_owner(slot, p))
+	if (!rq || !order_bounds.enabled || !order_is_owner(slot, p))
 		return false;
-	v.requeued = !(enq_flags & SCX_ENQ_WAKEUP);
-	v.rest = slot->rest;
-	slot->rest = 0;
-	v.now = bpf_ktime_get_ns();
-	if (!v.requeued) {
-		v.tier = order_tier(slot, p);
-		v.key = v.now + slot->key_offset;
-		v.until = slot->until;
-		v.left = slot->executed_max - slot->executed;
-		v.epoch = slot->epoch;
-		v.epoch_now = bounds->epoch;
-		v.batch_due = bounds->batch_due;
-		v.waiting = bounds->waiting;
-		v.passes = bounds->passed_max - order_passed;
-		if ((s32)v.left < 0)
-			v.left = 0;
-		if ((s32)v.passes < 0)
-			v.passes = 0;
-		curr = rq->curr;
-		v.occupant = order_occupant(curr);
-		v.occupant_key = curr->scx.dsq_vtime;
-		v.occupied = rq->scx.local_dsq.nr > 0 ||
-			     (v.occupant == FP_IDLE && scx_bpf_dsq_nr_queued(cpu) > 0);
-		v.limited = !may_kick(&c->kicks, v.now);
-		v.decides = curr->pid == usersched_pid;
-	}
+	order_look(&v, p, slot, rq, enq_flags);
 	verdict = order_verdict(&v);
 	switch (verdict) {
 	case ORDER_ASK:
 		return false;
 	case ORDER_RESUME:
 		order_count(ORDER_RESUMED);
-		scx_bpf_dsq_insert_vtime(p, BACKEND_SHARED_DSQ, v.rest, p->scx.dsq_vtime,
-					 enq_flags);
+		scx_bpf_dsq_insert_vtime(p, dsq, v.rest, p->scx.dsq_vtime, enq_flags);
 		return true;
+	case ORDER_AGAIN:
+		order_count(ORDER_CONTINUED);
+		scx_bpf_dsq_insert_vtime(p, dsq, slot->slice, v.now + slot->key_offset, enq_flags);
+		break;
 	case ORDER_PREEMPT:
 		order_count(ORDER_PREEMPTED);
-		order_preempt(p, slot, rq, c, v.now, enq_flags);
+		order_preempt(p, slot, rq, order_cpu_of(cpu), v.now, enq_flags);
 		break;
-	case ORDER_QUEUE:
-	case ORDER_QUEUE_HERE:
+	case ORDER_HAND_OVER:
 		order_count(ORDER_QUEUED);
 		slot->victim = 0;
-		scx_bpf_dsq_insert_vtime(p, verdict == ORDER_QUEUE ? BACKEND_SHARED_DSQ : cpu,
-					 slot->slice, v.now + slot->key_offset, enq_flags);
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		scx_bpf_task_set_dsq_vtime(p, v.key);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slot->slice, enq_flags);
+		break;
+	case ORDER_QUEUE_HERE:
+		dsq = cpu;
+	case ORDER_QUEUE:
+		order_count(ORDER_QUEUED);
+		slot->victim = 0;
+		scx_bpf_dsq_insert_vtime(p, dsq, slot->slice, v.key, enq_flags);
+		if (v.occupant == FP_IDLE)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		break;
 	}
 	slot->executed++;
 	slot->executed_at = v.now;
-	if (bounds->batch_due != (u64)-1)
+	if (v.batch_due != ORDER_NEVER)
 		__sync_fetch_and_add(&order_passed, 1);
 	return true;
 }
@@ -324,9 +355,14 @@ __noinline s32 order_steer(struct task_struct *p __arg_trusted, s32 prev_cpu, u6
 	if (!order_bounds.enabled || tier <= FP_BATCH ||
 	    bpf_get_current_task_btf()->pid == usersched_pid)
 		return -EBUSY;
-	if (bpf_cpumask_test_cpu(here, &p->cpus_mask) &&
-	    ((wake_flags & SCX_WAKE_SYNC) || order_fit_of(here, tier, key) == ORDER_LOWER_TIER))
-		return here;
+	if (bpf_cpumask_test_cpu(here, &p->cpus_mask)) {
+		if (wake_flags & SCX_WAKE_SYNC) {
+			order_cpu_of(here)->handed_to = p->pid;
+			return here;
+		}
+		if (order_fit_of(here, tier, key) == ORDER_LOWER_TIER)
+			return here;
+	}
 	cpu = order_scan(p, prev_cpu, tier, key, ORDER_LOWER_TIER);
 	return cpu >= 0 ? cpu : order_scan(p, prev_cpu, tier, key, ORDER_LATER_KEY);
 }

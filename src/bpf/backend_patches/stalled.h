@@ -54,8 +54,7 @@ struct {
 
 /* Whether the timer is armed. */
 static u32 patch_armed;
-/* `rounds` when the last message was queued, and at the last check. */
-static u64 patch_asked_at;
+/* `rounds` at the last check. */
 static u64 patch_checked_at;
 /* Checks since then. */
 static u32 patch_missed;
@@ -84,15 +83,6 @@ static __always_inline void patch_note_asked(void)
 	if (patch_asked_at != rounds)
 		patch_asked_at = rounds;
 	patch_arm();
-}
-
-/*
- * Whether the last message may be unread. The round that begins after it was queued reads it: that
- * is the next one, or the one after that if a round had begun.
- */
-static __always_inline bool patch_is_unread(u64 rounds)
-{
-	return rounds - patch_asked_at < 2 + (patch_asked_at & 1);
 }
 
 static __always_inline u32 patch_stall_cause(void)

@@ -3,21 +3,32 @@
 //! What the kernel's queues and the backend get: keys, standing orders and their bounds.
 
 use super::Pandemonium;
+use super::fair::effective_weight;
 use super::order::budget;
 use pandemonium_engine::Policy;
 use pandemonium_engine::orders::{Bounds, Order, StandingOrders};
-use pandemonium_engine::task::{Dispatch, Tier};
+use pandemonium_engine::task::{Dispatch, Tier, Weight};
 use pandemonium_engine::time::{Span, Stamp};
 
 impl StandingOrders for Pandemonium {
-    /// A task above Batch whose behaviour is known gets an order. An unknown task may turn out to
-    /// be anything, and a task that forks is judged at each message.
+    /// A task above Batch whose behaviour is known gets an order for its wakeups. An unknown task
+    /// may turn out to be anything. A Batch task of ordinary weight gets one for further slices:
+    /// equal tasks take turns, and tasks of other weights are ordered by virtual time. A task that
+    /// forks is judged at each message.
     fn order(&self, _now: Stamp, decision: &Dispatch) -> Option<Order> {
         let task = self.table.data(self.table.find(decision.pid)?);
-        let is_steady = task.behaviour.is_known() && task.behaviour.forks() == 0;
+        let is_ordinary =
+            u64::from(task.effective_weight) == effective_weight(Weight::default(), Tier::Batch);
         // A wakee has not run since it slept.
         let key_offset = self.key_offset(decision.slice, decision.tier, true);
-        (decision.tier > Tier::Batch && is_steady).then(|| Order::usual(key_offset))
+        match decision.tier {
+            _ if task.behaviour.forks() > 0 => None,
+            Tier::Batch if !is_ordinary => None,
+            Tier::Batch => Some(Order::batch(key_offset)),
+            Tier::Interactive | Tier::LatCritical => {
+                task.behaviour.is_known().then(|| Order::usual(key_offset))
+            }
+        }
     }
 
     /// Orders may pass waiting Batch work until it is due, and then as often as the deficit allows.

@@ -174,21 +174,32 @@ fn many_waiting_hogs_do_not_overtake_an_urgent_task() {
     assert_eq!(order.first(), Some(&LAT_CRITICAL));
 }
 
-/// An urgent task sleeps soon, and its CPU then runs the hog that was dispatched along with it.
-/// Without urgent tasks hogs are dispatched one at a time, as late as possible.
+/// An urgent task sleeps soon, and its CPU then runs the hog that was dispatched along with it. Few
+/// hogs with orders go together. Without orders hogs are dispatched one at a time, as late as
+/// possible.
 #[test]
-fn one_hog_is_dispatched_along_with_the_last_urgent_task() {
-    let mut policy = Pandemonium::new(&Setup::of_cpus(4));
-    let mut world = with_known_tasks(&mut policy);
-    queue_hogs(&mut world, 3);
-    world.port.ring.push_back(compositor(3));
-    world.port.ring.push_back(worker(3, Span::ZERO));
-    world.port.log.clear();
-    world.round(Limits::KERNEL);
-    assert_eq!(pids(&sent(&world.port.log)), [LAT_CRITICAL, INTERACTIVE, 100]);
-    world.port.log.clear();
-    world.round(Limits::KERNEL);
-    assert_eq!(pids(&sent(&world.port.log)), [101]);
+fn hogs_go_along_with_the_last_urgent_task_all_or_one_at_a_time() {
+    let sent_in_two_rounds = |orders: bool| {
+        let mut policy = Pandemonium::new(&Setup::of_cpus(4));
+        if !orders {
+            let mut knobs = Knobs::default();
+            knobs.rules.orders = false;
+            policy.tune(&knobs.values());
+        }
+        let mut world = with_known_tasks(&mut policy);
+        queue_hogs(&mut world, 3);
+        world.port.ring.push_back(compositor(3));
+        world.port.ring.push_back(worker(3, Span::ZERO));
+        [(), ()].map(|()| {
+            world.port.log.clear();
+            world.round(Limits::KERNEL);
+            pids(&sent(&world.port.log))
+        })
+    };
+    let [first, second] = sent_in_two_rounds(false);
+    assert_eq!((first, second), (vec![LAT_CRITICAL, INTERACTIVE, 100], vec![101]));
+    let [first, second] = sent_in_two_rounds(true);
+    assert_eq!((first, second), (vec![LAT_CRITICAL, INTERACTIVE, 100, 101, 102], vec![]));
 }
 
 /// A world with waiting hogs. The process database knows their name as Batch.

@@ -198,7 +198,7 @@ impl<W: Observer> Machine<W> {
                 self.task(slot).involuntary += 1;
                 let now = self.now;
                 self.task(slot).since = now;
-                self.enqueue_requeued(slot);
+                self.enqueue_requeued(slot, true);
             }
             Prev::Scheduler => {
                 self.vacate(cpu, Left::Lost);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! The fast path: its records of tasks and CPUs, and which CPU it kicks for which task, as in
-//! `src/bpf`. Its timers are in `watch`.
+//! `src/bpf`. Its timers are in `recheck`.
 
 use super::kernel::Wake;
-use super::limits::{BATCH, FOREIGN, HANDOFF_TRUST, IDLE, OFFLINE, SCAN};
+use super::limits::{BATCH, FOREIGN, HANDOFF_TRUST, IDLE, OFFLINE, RECHECK, SCAN, TURN};
 use super::orders::OrderSlot;
 use super::rules::{CpuView, Need, Protection, count_handoff, find_victim};
-use super::state::{CpuRecord, Current, Kick, Stage, Where};
+use super::state::{CpuRecord, Current, Kick, Where};
 use super::{Machine, Task};
 use crate::observer::{Event, Observer};
 use pandemonium_engine::KernelRules;
@@ -97,24 +97,18 @@ impl<W: Observer> Machine<W> {
         let mut need = Need { spare_here, ..self.need(slot, here) };
         // A new task is no more urgent than its parent.
         need.tier = parent.map_or(need.tier, |parent| need.tier.min(rank(parent)));
-        let kicked = self.kick_for(slot, &mut need);
+        let kicked = self.kick_for(slot, &need);
         let handed_off = spare_here && kicked == Some(here);
-        let seen = &mut self.cpus[here as usize].seen;
-        seen.retry_at = if kicked.is_none() { need.retry_at } else { 0 };
         if waker {
-            seen.woke = now;
+            self.cpus[here as usize].seen.woke = now;
         }
         let task = self.task(slot);
         task.kicked = kicked.map_or(-1, |cpu| cpu as i16);
         task.handed_off = handed_off;
-        let is_queued = matches!(task.place, Where::Hands | Where::Shared);
-        if is_queued && (kicked.is_none() || handed_off) {
-            self.watch_waiter(slot, here);
-        }
     }
 
-    /// Kicks a CPU for the task if it needs one; returns the CPU.
-    fn kick_for(&mut self, slot: u32, need: &mut Need) -> Option<u32> {
+    /// Kicks a CPU for the task if it needs one, and has it checked later; returns the CPU.
+    fn kick_for(&mut self, slot: u32, need: &Need) -> Option<u32> {
         if !self.kicks_are_on() {
             return None;
         }
@@ -124,23 +118,23 @@ impl<W: Observer> Machine<W> {
                 self.kick_bound(slot, u32::from(cpu), need);
                 return None;
             }
+            Where::Shared => {
+                self.check_later(slot, need.here, TURN);
+                return None;
+            }
             _ => return None,
         }
-        let wanted = Some((self.tasks[slot as usize].pid, self.now));
         if need.spare_here && self.is_handoff(slot, need.here) {
-            self.cpus[need.here as usize].seen.wanted = wanted;
+            self.check_later(slot, need.here, TURN);
             return Some(need.here);
         }
         let victim = self.kick_victim(slot, need);
-        match victim {
-            Some(cpu) => self.expect_switch(cpu, wanted),
-            None => self.defer_to_next_switch(wanted),
-        }
+        self.check_later(slot, need.here, if need.tier > BATCH { RECHECK } else { TURN });
         victim
     }
 
     /// Kicks for a task that the backend put into a CPU's own DSQ, which only that CPU serves.
-    fn kick_bound(&mut self, slot: u32, cpu: u32, need: &mut Need) {
+    fn kick_bound(&mut self, slot: u32, cpu: u32, need: &Need) {
         let idle = self.cpus[cpu as usize].seen.current == Current::Idle;
         if !idle && self.gives_way(cpu, need) && self.may_kick(cpu) {
             self.interrupt(cpu, Some(slot));
@@ -187,18 +181,18 @@ impl<W: Observer> Machine<W> {
     }
 
     /// Whether the occupant gives way to the task.
-    pub(super) fn gives_way(&self, cpu: u32, need: &mut Need) -> bool {
+    pub(super) fn gives_way(&self, cpu: u32, need: &Need) -> bool {
         self.cpu_view(cpu).gives_way(need, &self.settings.protection())
     }
 
-    fn find_victim(&self, slot: u32, need: &mut Need) -> Option<u32> {
+    fn find_victim(&self, slot: u32, need: &Need) -> Option<u32> {
         let mask = self.tasks[slot as usize].mask;
         let view = |cpu| mask.holds(cpu).then(|| self.cpu_view(cpu));
         find_victim(self.setup.shape.cpus, need, &self.settings.protection(), view)
     }
 
     /// `make_room`: kicks a victim for a task that waits; returns the CPU.
-    pub(super) fn kick_victim(&mut self, slot: u32, need: &mut Need) -> Option<u32> {
+    pub(super) fn kick_victim(&mut self, slot: u32, need: &Need) -> Option<u32> {
         let victim = self.find_victim(slot, need)?;
         self.counters.kicks += 1;
         self.interrupt(victim, Some(slot));
@@ -252,20 +246,13 @@ impl<W: Observer> Machine<W> {
             task.handoffs = count_handoff(task.handoffs, asleep, before.woke, self.now);
         }
         self.record_occupant(cpu, next);
-        if next == Current::Scheduler {
-            self.cpus[cpu as usize].seen.wanted = None;
-        } else {
-            self.check_lost_kick(cpu);
-        }
-        if next != Current::Scheduler && before.current != Current::Scheduler {
-            self.kick_for_requeue(cpu, &before);
+        if let Current::Task(slot) = next {
+            self.end_slice(slot, cpu);
         }
         if before.current == Current::Scheduler {
-            self.repeat_lost_kicks();
-            self.watch_stranded(cpu);
-        }
-        if let Current::Task(slot) = next {
-            self.watch_slice(slot, cpu);
+            self.wake_idle_cpu();
+        } else if next != Current::Scheduler {
+            self.kick_for_requeue(cpu, &before);
         }
     }
 
@@ -281,13 +268,11 @@ impl<W: Observer> Machine<W> {
             record.handoffs = task.handoffs;
         }
         let seen = &mut self.cpus[cpu as usize].seen;
-        let CpuRecord { kicks, wanted, retry_at, .. } = *seen;
-        *seen = CpuRecord { kicks, wanted, retry_at, ..record };
+        *seen = CpuRecord { kicks: seen.kicks, ..record };
     }
 
     /// A task that lost its CPU to a lower tier at the end of its slice kicks that CPU at once. A
-    /// LatCritical task that lost it to its own tier kicks another CPU. If neither finds one, the
-    /// CPU's next switch serves the task.
+    /// LatCritical task that lost it to its own tier kicks another CPU.
     fn kick_for_requeue(&mut self, cpu: u32, before: &CpuRecord) {
         let Current::Task(slot) = before.current else { return };
         let task = &self.tasks[slot as usize];
@@ -296,99 +281,27 @@ impl<W: Observer> Machine<W> {
         if tier == Tier::Batch || !is_queued || !self.kicks_are_on() {
             return;
         }
-        let wanted = Some((task.pid, self.now));
+        self.check_later(slot, cpu, RECHECK);
         let occupant = self.rank_of(self.cpus[cpu as usize].seen.current);
-        let victim = if occupant < rank(tier) && self.may_kick(cpu) {
+        if occupant < rank(tier) && self.may_kick(cpu) {
             self.interrupt(cpu, Some(slot));
-            Some(cpu)
         } else if tier == Tier::LatCritical {
-            let mut need = Need { spare_here: true, ..self.need(slot, cpu) };
-            self.kick_victim(slot, &mut need)
-        } else {
-            None
-        };
-        if let Some(victim) = victim {
-            return self.expect_switch(victim, wanted);
-        }
-        let next = &mut self.cpus[cpu as usize].seen.wanted;
-        *next = next.or(wanted);
-    }
-
-    // ---- Lost kicks ---------------------------------------------------------------------------
-
-    /// The CPU on which the scheduler process runs, if it runs.
-    fn scheduler_on(&self) -> Option<u32> {
-        let runs = matches!(self.scheduler.stage, Stage::Starting | Stage::Deciding);
-        runs.then_some(self.scheduler.cpu)
-    }
-
-    /// The CPU was kicked for a task: its next switch should serve it. While the scheduler process
-    /// runs on another CPU, the kick may be lost.
-    fn expect_switch(&mut self, cpu: u32, wanted: Option<(Pid, u64)>) {
-        self.cpus[cpu as usize].seen.wanted = wanted;
-        if self.scheduler_on().is_some() {
-            self.note_lost_kick(cpu);
+            let need = Need { spare_here: true, ..self.need(slot, cpu) };
+            self.kick_victim(slot, &need);
         }
     }
 
-    /// No CPU could be kicked for the task: serve it at the next switch of the CPU that the
-    /// scheduler process leaves, or of one that was kicked already.
-    fn defer_to_next_switch(&mut self, wanted: Option<(Pid, u64)>) {
-        let cpus = SCAN.min(self.setup.shape.cpus);
-        let is_kicked = |cpu: &u32| {
-            let seen = &self.cpus[*cpu as usize].seen;
-            seen.kicks.last > seen.since
-        };
-        if let Some(cpu) = self.scheduler_on().or_else(|| (0..cpus).find(is_kicked)) {
-            self.cpus[cpu as usize].seen.wanted = wanted;
-        }
-    }
-
-    /// The CPU has switched, but not to the scheduler process: its kick may have been lost.
-    fn check_lost_kick(&mut self, cpu: u32) {
-        let seen = &self.cpus[cpu as usize].seen;
-        let wanted = seen.wanted.is_some();
-        // A CPU that goes idle has looked for the scheduler process, which runs elsewhere.
-        if self.scheduler_on().is_some() && (wanted || seen.current == Current::Idle) {
-            self.note_lost_kick(cpu);
-        } else if wanted {
-            self.repeat_kick(cpu);
-        }
-    }
-
-    fn note_lost_kick(&mut self, cpu: u32) {
-        if cpu < SCAN {
-            self.lost_kicks |= 1 << cpu;
-        }
-    }
-
-    fn repeat_lost_kicks(&mut self) {
-        let left = core::mem::take(&mut self.lost_kicks);
-        for cpu in (0..SCAN).filter(|cpu| left >> cpu & 1 == 1) {
-            self.repeat_kick(cpu);
-        }
-    }
-
-    /// Kicks the CPU again if it idles while work is pending, or if the task for which it was
-    /// kicked still waits and is more urgent than its occupant.
-    fn repeat_kick(&mut self, cpu: u32) {
-        let seen = &mut self.cpus[cpu as usize].seen;
-        let (wanted, occupant) = (seen.wanted.take(), seen.current);
-        if occupant == Current::Idle {
-            let own = &self.queues[cpu as usize];
-            let asks = self.scheduler.pending > 0 || !self.up.is_empty();
-            if asks || !own.is_empty() || !self.shared.is_empty() {
-                self.interrupt(cpu, None);
-            }
+    /// The scheduler process leaves its CPU while tasks wait: wakes an idle CPU, if there is one.
+    /// The idle CPUs take turns.
+    fn wake_idle_cpu(&mut self) {
+        if !self.kicks_are_on() || self.settings.waiting == IDLE && self.shared.is_empty() {
             return;
         }
-        let Some((pid, woken)) = wanted else { return };
-        let Some(slot) = self.still_waits(pid, woken) else { return };
-        // A round receives all messages, so the policy knows of a task that woke before the last
-        // round began.
-        let received = self.scheduler.ran >= woken;
-        if !received && self.rank_of(occupant) < rank(self.tasks[slot as usize].tier()) {
-            self.interrupt(cpu, Some(slot));
+        let (cpus, last) = (self.setup.shape.cpus, self.woken_idle_cpu);
+        let mut turns = (1..=SCAN.min(cpus)).map(|step| (last + step) % cpus);
+        if let Some(cpu) = turns.find(|cpu| self.cpu_view(*cpu).occupant == IDLE) {
+            self.woken_idle_cpu = cpu;
+            self.interrupt(cpu, None);
         }
     }
 

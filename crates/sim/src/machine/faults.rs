@@ -198,7 +198,7 @@ impl<W: Observer> Machine<W> {
     fn requeue(&mut self, slot: u32) {
         self.withdraw(slot);
         self.task(slot).awake = 0;
-        self.enqueue_requeued(slot);
+        self.enqueue_requeued(slot, false);
     }
 
     fn leave_class(&mut self, slot: u32) {
@@ -244,7 +244,7 @@ impl<W: Observer> Machine<W> {
                 let now = self.now;
                 let task = self.task(slot);
                 (task.since, task.cpu) = (now, home as u16);
-                self.enqueue_requeued(slot);
+                self.enqueue_requeued(slot, false);
             }
             return;
         }
@@ -256,7 +256,7 @@ impl<W: Observer> Machine<W> {
         (task.mask, task.cpu, task.awake) = (mask, home as u16, 0);
         self.moved(slot, mask);
         if waits {
-            self.enqueue_requeued(slot);
+            self.enqueue_requeued(slot, false);
         }
     }
 

@@ -13,6 +13,9 @@ use crate::workload::weight_of_nice;
 use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::task::{ENQ_WAKEUP, RawArrival};
 
+/// The flag of an enqueue for a task that ran until then. No flag of the kernel says so.
+pub(super) const LOST_CPU: u64 = 1 << 63;
+
 /// A wakeup's properties.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wake {
@@ -33,6 +36,7 @@ impl<W: Observer> Machine<W> {
         if let Some(slot) = self.cpus[cpu as usize].local.take() {
             return Next::Task(slot);
         }
+        self.cpus[cpu as usize].looked = self.now;
         let drained = self.down.len().min(DRAIN);
         for _ in 0..drained {
             if let Some(down) = self.down.pop_front() {
@@ -238,8 +242,8 @@ impl<W: Observer> Machine<W> {
         false
     }
 
-    /// `rustland_enqueue` for a task that lost its CPU and is still runnable.
-    pub(super) fn enqueue_requeued(&mut self, slot: u32) {
+    /// `rustland_enqueue` for a task that has not slept: it lost its CPU, or was moved.
+    pub(super) fn enqueue_requeued(&mut self, slot: u32, lost_cpu: bool) {
         let task = &self.tasks[slot as usize];
         if !self.is_loaded() {
             self.queue_without_us(slot);
@@ -247,7 +251,7 @@ impl<W: Observer> Machine<W> {
             let cpu = u32::from(task.cpu);
             self.place_directly(slot, cpu);
         } else {
-            self.queue_up(slot, 0);
+            self.queue_up(slot, if lost_cpu { LOST_CPU } else { 0 });
         }
     }
 
@@ -273,7 +277,7 @@ impl<W: Observer> Machine<W> {
             pid: task.pid.as_raw(),
             cpu: i32::from(task.cpu),
             nr_cpus_allowed: u64::from(task.mask.count()),
-            flags,
+            flags: flags & !LOST_CPU,
             start_ts: task.stopped.saturating_sub(task.run_interval),
             stop_ts: task.stopped,
             exec_runtime: task.awake,

@@ -29,22 +29,22 @@ pub const WINDOW_BITS: u32 = 20;
 pub const HANDOFF: u64 = 100_000;
 /// So often in a row until it is trusted: `FP_HANDOFF_TRUST`.
 pub const HANDOFF_TRUST: u8 = 8;
-/// A task that waits longer than this gets a second kick: `FP_AGAIN_NS`.
-pub const AGAIN: u64 = 500_000;
-/// So many times: `FP_AGAIN_MAX`.
-pub const AGAIN_MAX: u32 = 3;
-/// A task that is stranded when a round ends is looked at after this: `FP_STRANDED_NS`.
-pub const STRANDED: u64 = 100_000;
+/// A task that waits for a decision is checked so often: `FP_RECHECK_NS`.
+pub const RECHECK: u64 = 100_000;
+/// One that waits for its turn: `FP_TURN_NS`.
+pub const TURN: u64 = 500_000;
+/// Checks of one wait: `FP_RECHECKS`.
+pub const RECHECKS: u32 = 20;
 /// A timer is not armed for less: `FP_SOON_NS`.
 pub const SOON: u64 = 20_000;
-/// Wakeups that a CPU keeps an eye on: `FP_WATCHED`.
-pub const WATCHED: usize = 8;
-/// Urgent decisions that are looked after when a round ends: `FP_ROUND`.
-pub const ROUND: usize = 8;
+/// Waiting tasks that the timer of a CPU checks: `FP_WAITERS`.
+pub const WAITERS: usize = 8;
 
 /// CPUs besides the waker's that are looked at for a task to preempt by an order: `ORDER_SCAN` of
 /// src/bpf/backend_limits.h.
 pub const ORDER_SCAN: u32 = 7;
+/// Tasks hand a CPU over for so long before it looks for others: `ORDER_LOOK_NS`.
+pub const ORDER_LOOK: u64 = 200_000;
 
 /// What a CPU runs, in the order of urgency: `enum fp_occupant`.
 pub const IDLE: u32 = 0;

@@ -13,12 +13,11 @@ mod kernel;
 pub mod limits;
 mod orders;
 mod program;
+mod recheck;
 pub mod rules;
 mod scheduler;
 mod stall;
 mod state;
-mod stranded;
-mod watch;
 
 pub use faults::FaultPlan;
 pub use state::KernelCounters;
@@ -37,9 +36,9 @@ use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::task::{Arrival, Pid};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{KernelRules, MachineView, Policy};
+use recheck::Recheck;
 use rules::Kicks;
 use state::{Cpu, CpuRecord, Current, Down, Kick, Queue, Scheduler, Stage, Task, Where};
-use watch::Watch;
 
 /// Where simulated time begins: far from zero, like the clock of a machine that is up for a while.
 pub const START: Stamp = Stamp::from_nanos(EPOCH);
@@ -171,11 +170,9 @@ pub struct Machine<W> {
     /// The fast path's settings.
     settings: Settings,
     /// The fast path's timers, by CPU.
-    watches: Vec<Watch>,
-    /// Mask of the CPUs with a kick that may be lost.
-    lost_kicks: u64,
-    /// Tasks above Batch that the policy dispatched since the process last left a CPU.
-    decided: Vec<Pid>,
+    rechecks: Vec<Recheck>,
+    /// The idle CPU that was woken last when the scheduler process left its CPU.
+    woken_idle_cpu: u32,
     /// What the backend keeps of each task for orders, by slot.
     order_slots: Vec<OrderSlot>,
     /// The bounds on orders; `None` if no order is executed.
@@ -229,9 +226,8 @@ impl<W: Observer> Machine<W> {
             view: MachineView::default(),
             scheduler: Scheduler::new(),
             settings: Settings::NONE,
-            watches: alloc::vec![Watch::default(); cpus as usize],
-            lost_kicks: 0,
-            decided: Vec::new(),
+            rechecks: alloc::vec![Recheck::default(); cpus as usize],
+            woken_idle_cpu: 0,
             order_slots: Vec::with_capacity(room),
             bounds: None,
             begun: Stamp::default(),
@@ -281,7 +277,7 @@ impl<W: Observer> Machine<W> {
                 Plan::Timer { task, generation } => self.timer(task, generation),
                 Plan::Cpu { cpu, generation } => self.cpu_is_due(cpu, generation),
                 Plan::Kick { cpu } => self.kick_arrives(cpu),
-                Plan::WatchTimer { cpu } => self.watch_timer(cpu),
+                Plan::Recheck { cpu } => self.recheck(cpu),
                 Plan::Round => self.round_is_due(policy),
                 Plan::Heartbeat => self.heartbeat(),
                 Plan::StartRow { group, row } => self.start_row(group, row),
@@ -380,6 +376,8 @@ impl Cpu {
             online: true,
             skew: 0,
             local: None,
+            handed_to: None,
+            looked: 0,
             order_kicks: Kicks::default(),
         }
     }

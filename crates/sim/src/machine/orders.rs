@@ -3,8 +3,8 @@
 //! Standing orders: `src/bpf/backend_patches/orders.h`. The verdict is the engine's.
 
 use super::Machine;
-use super::kernel::Wake;
-use super::limits::ORDER_SCAN;
+use super::kernel::{LOST_CPU, Wake};
+use super::limits::{ORDER_LOOK, ORDER_SCAN};
 use super::state::{Current, Kick, Where};
 use crate::observer::{Event, Observer};
 use core::cmp::Ordering;
@@ -40,28 +40,41 @@ impl<W: Observer> Machine<W> {
         let Some(bounds) = self.bounds else { return false };
         let rest = core::mem::take(&mut self.order_slot(slot).rest);
         let cpu = u32::from(self.tasks[slot as usize].cpu);
-        let event = match flags & ENQ_WAKEUP {
-            0 => Cause::Requeue(Span::from_nanos(rest.into())),
-            _ => Cause::Wakeup(self.posted(slot)),
+        let (rest, order) = (Span::from_nanos(rest.into()), self.posted(slot));
+        let event = if flags & ENQ_WAKEUP != 0 {
+            Cause::Wakeup(order)
+        } else {
+            Cause::Requeue { rest, order: order.filter(|_| flags & LOST_CPU != 0) }
         };
-        let verdict = orders::verdict(&self.view_of(cpu, event, &bounds));
+        let verdict = orders::verdict(&self.view_of(slot, cpu, event, &bounds));
+        self.cpus[cpu as usize].handed_to = None;
         let order = *self.order_slot(slot);
         match verdict {
             Verdict::Ask => return false,
             Verdict::Resume => {
                 let vtime = self.tasks[slot as usize].vtime;
-                self.insert(slot, None, rest.into(), vtime);
+                self.insert(slot, None, rest.as_nanos(), vtime);
                 let task = self.id(slot);
                 self.emit(Event::Resumed { task });
                 return true;
             }
             Verdict::Preempt => self.preempt_by_order(slot, cpu, &order),
+            Verdict::HandOver => {
+                self.order_slot(slot).preempted = None;
+                self.place_locally(slot, cpu, &order);
+            }
+            Verdict::Again => {
+                let key = self.now + u64::from(order.key_offset);
+                self.insert(slot, None, order.slice.into(), key);
+            }
             Verdict::Queue | Verdict::QueueHere => {
                 self.order_slot(slot).preempted = None;
                 let key = self.now + u64::from(order.key_offset);
                 let own = (verdict == Verdict::QueueHere).then_some(cpu);
                 self.insert(slot, own, order.slice.into(), key);
-                self.kick_cpu(cpu, Kick::Idle);
+                if self.cpus[cpu as usize].current == Current::Idle {
+                    self.kick_cpu(cpu, Kick::Idle);
+                }
             }
         }
         let now = self.now;
@@ -94,12 +107,18 @@ impl<W: Observer> Machine<W> {
         self.order_slot(slot).preempted = preempted;
         let now = self.now;
         self.cpus[cpu as usize].order_kicks.note(now);
+        self.place_locally(slot, cpu, order);
+        self.kick_cpu(cpu, Kick::Preempt);
+    }
+
+    /// Puts the task into the CPU's local DSQ.
+    fn place_locally(&mut self, slot: u32, cpu: u32, order: &OrderSlot) {
+        let now = self.now;
         let task = self.task(slot);
         task.vtime = now + u64::from(order.key_offset);
         task.slice = order.slice;
         task.place = Where::Local(cpu as u16);
         self.cpus[cpu as usize].local = Some(slot);
-        self.kick_cpu(cpu, Kick::Preempt);
     }
 
     /// The task's order, if it answers the last message.
@@ -118,7 +137,8 @@ impl<W: Observer> Machine<W> {
         })
     }
 
-    fn view_of(&self, cpu: u32, event: Cause, bounds: &Bounds) -> View {
+    fn view_of(&self, slot: u32, cpu: u32, event: Cause, bounds: &Bounds) -> View {
+        let is_wakee = Some(self.tasks[slot as usize].pid);
         let state = &self.cpus[cpu as usize];
         let passes = self.passed_max.wrapping_sub(self.passed) as i32;
         let key = match state.current {
@@ -138,6 +158,8 @@ impl<W: Observer> Machine<W> {
                 || state.current == Current::Idle && !self.queues[cpu as usize].is_empty(),
             limited: !state.order_kicks.allow_another(self.now),
             decides: state.current == Current::Scheduler,
+            waker_sleeps: state.handed_to == is_wakee,
+            looked: self.now.saturating_sub(state.looked) < ORDER_LOOK && self.up.is_empty(),
         }
     }
 
@@ -152,16 +174,20 @@ impl<W: Observer> Machine<W> {
     }
 
     /// The busy CPU on which a wakee is to be enqueued: `order_steer`.
-    pub(super) fn steer(&self, slot: u32, home: u32, how: Wake) -> Option<u32> {
+    pub(super) fn steer(&mut self, slot: u32, home: u32, how: Wake) -> Option<u32> {
         self.bounds?;
         let order = self.posted(slot).filter(|order| order.tier > Tier::Batch)?;
         let mask = self.tasks[slot as usize].mask;
-        let runs = |fit| {
-            let order = &order;
-            move |cpu: &u32| mask.holds(*cpu) && self.fit_of(*cpu, order) == Some(fit)
-        };
         let here = how.by.unwrap_or(home);
-        if runs(Ordering::Greater)(&here) || how.sync && mask.holds(here) {
+        if how.sync && mask.holds(here) {
+            self.cpus[here as usize].handed_to = Some(self.tasks[slot as usize].pid);
+            return Some(here);
+        }
+        let runs = |fit| {
+            let (order, machine) = (&order, &*self);
+            move |cpu: &u32| mask.holds(*cpu) && machine.fit_of(*cpu, order) == Some(fit)
+        };
+        if runs(Ordering::Greater)(&here) {
             return Some(here);
         }
         let cpus = self.setup.shape.cpus;

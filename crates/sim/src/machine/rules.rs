@@ -74,20 +74,8 @@ pub struct Need {
     pub never_preempts: bool,
     /// Whether it also wants a CPU whose occupant has used up its slice.
     pub overdue: bool,
-    /// Whether it wants only a CPU that runs a lower tier.
-    pub lower_only: bool,
     /// Its own place in `enum fp_occupant`.
     pub tier: u32,
-    /// If no CPU gives way now: when one will, as far as that is a matter of time; else zero.
-    pub retry_at: u64,
-}
-
-impl Need {
-    fn retry(&mut self, at: u64) {
-        if self.retry_at == 0 || at < self.retry_at {
-            self.retry_at = at;
-        }
-    }
 }
 
 impl CpuView {
@@ -97,12 +85,9 @@ impl CpuView {
     }
 
     /// Whether the occupant gives way to the task.
-    pub fn gives_way(&self, need: &mut Need, protection: &Protection) -> bool {
+    pub fn gives_way(&self, need: &Need, protection: &Protection) -> bool {
         if self.occupant == IDLE || self.occupant >= FOREIGN {
             return self.occupant == IDLE;
-        }
-        if need.lower_only {
-            return self.occupant < need.tier;
         }
         if need.overdue && self.is_outlived(need.now) {
             return true;
@@ -114,18 +99,9 @@ impl CpuView {
             return true;
         }
         if need.tier != BATCH {
-            if self.slice == 0 || self.is_outlived(need.now) {
-                return self.slice > 0;
-            }
-            need.retry(self.since + self.slice);
-            return false;
+            return self.is_outlived(need.now);
         }
-        let protected_until = self.since + protection.thresh;
-        if protection.burst || need.now >= protected_until {
-            return true;
-        }
-        need.retry(protected_until);
-        false
+        protection.burst || need.now - self.since >= protection.thresh
     }
 }
 
@@ -134,7 +110,7 @@ impl CpuView {
 /// is `None` for a CPU that the task may not use.
 pub fn find_victim(
     cpus: u32,
-    need: &mut Need,
+    need: &Need,
     protection: &Protection,
     view: impl Fn(u32) -> Option<CpuView>,
 ) -> Option<u32> {
@@ -149,7 +125,6 @@ pub fn find_victim(
             continue;
         }
         if !seen.kicks.allow_another(need.now) {
-            need.retry(seen.kicks.last + KICK_INTERVAL);
             continue;
         }
         let ran = if step == 0 { u64::MAX } else { need.now - seen.since };

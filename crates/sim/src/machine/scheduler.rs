@@ -178,7 +178,6 @@ impl<W: Observer> Port for Machine<W> {
         if let Some(slot) = self.slot_of(dispatch.pid).filter(|_| self.setup.fast_path) {
             self.task(slot).tier = Some(dispatch.tier);
         }
-        self.look_after(dispatch);
         self.post(dispatch);
         self.scheduler.sent += 1;
         self.staged.push(Down { dispatch: *dispatch, cpu });
@@ -215,7 +214,6 @@ impl<W: Observer> Machine<W> {
         self.staged.clear();
         self.staged_kicks.clear();
         self.gone.clear();
-        self.decided.clear();
         let before = self.scheduler.stage;
         self.scheduler.stage = Stage::Unloaded;
         self.scheduler.pending = 0;

@@ -142,6 +142,10 @@ pub(super) struct Cpu {
     pub skew: u64,
     /// The task in its local DSQ: the wakee for which an order preempts the CPU's task.
     pub local: Option<u32>,
+    /// The wakee of the task that runs, which is about to sleep.
+    pub handed_to: Option<Pid>,
+    /// When it last looked beyond its local DSQ.
+    pub looked: u64,
     pub order_kicks: Kicks,
 }
 
@@ -160,10 +164,6 @@ pub(super) struct CpuRecord {
     /// Whether the occupant has a low weight: nice above 0, or `SCHED_IDLE`.
     pub low_weight: bool,
     pub kicks: Kicks,
-    /// The task that its next switch should serve, and when that task became runnable.
-    pub wanted: Option<(Pid, u64)>,
-    /// When to retry for a wakeup seen here that found no CPU to kick; zero for never.
-    pub retry_at: u64,
 }
 
 impl Default for CpuRecord {
@@ -177,8 +177,6 @@ impl Default for CpuRecord {
             handoffs: 0,
             low_weight: false,
             kicks: Kicks::default(),
-            wanted: None,
-            retry_at: 0,
         }
     }
 }

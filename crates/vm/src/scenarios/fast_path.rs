@@ -44,6 +44,20 @@ const PARTS: [(&str, &str, &str, Option<&str>); 6] = [
     ("asking", "fp_kick", "cannot kick a CPU", Some("nr_kicks_asked")),
 ];
 
+/// What the kicks of the load were for, and what else needed no decision.
+const COUNTS: [&str; 10] = [
+    "nr_kicks",
+    "nr_kicks_asked",
+    "nr_kicks_idle",
+    "nr_kicks_again",
+    "nr_kicks_slice",
+    "nr_kicks_bound",
+    "nr_kicks_requeued",
+    "nr_timers",
+    "nr_orders",
+    "nr_continued",
+];
+
 /// A load that uses every part: sleepers among hogs, forks, execs.
 fn load(guest: &Guest) -> Result<Load> {
     let others = [
@@ -136,6 +150,9 @@ fn cost(guest: &Guest) -> Result<()> {
     }
     let capacity = elapsed.as_nanos() as u64 * guest.cpus as u64;
     report::note(format!("the whole fast path: {} us/s on each CPU", ours * 1_000_000 / capacity));
+    let statistics = scheduler.statistics()?;
+    let counts = COUNTS.iter().map(|name| Ok(format!("{name} {}", statistics.count(name)?)));
+    report::note(counts.collect::<Result<Vec<_>>>()?.join(", "));
     ensure!(switches > 1_000, "only {switches} switches were counted");
     ensure!(ours < capacity / 10, "the fast path took {ours} ns of {capacity}");
     scheduler.finish()?;

@@ -1,78 +1,67 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The fast path's timers, one per CPU: `watch.bpf.h`. A timer is armed while a task waits. Its
-//! callback ends a slice that expires between two ticks, and kicks again for a task that still
-//! waits after earlier kicks.
+//! The fast path's timers, one per CPU: `src/bpf/recheck.bpf.h`. A timer is armed while a task
+//! waits. Its callback kicks a CPU for a task that still waits, and ends a slice that expires
+//! between two ticks.
 
 use super::fast_path::rank;
-use super::limits::{AGAIN, AGAIN_MAX, KICK_INTERVAL, SOON, WATCHED};
+use super::limits::{KICK_INTERVAL, RECHECKS, SOON, WAITERS};
 use super::rules::Need;
 use super::state::{Current, Where};
 use super::{Machine, Plan};
 use crate::observer::Observer;
 use pandemonium_engine::task::{Pid, Tier};
 
-/// A waiting task that a CPU watches.
+/// A waiting task.
 #[derive(Clone, Copy)]
 pub(super) struct Waiter {
     pub pid: Pid,
     /// When it became runnable.
     pub since: u64,
-    /// When to kick for it.
+    /// When to check it.
     pub due: u64,
-    pub kicks: u32,
-    /// As in [`Need`].
-    pub lower_only: bool,
+    /// Time between two checks, and checks that found it waiting.
+    pub interval: u64,
+    pub checks: u32,
 }
 
 /// The timer of a CPU.
 #[derive(Clone, Default)]
-pub(super) struct Watch {
+pub(super) struct Recheck {
     /// When it fires; zero if it is not armed.
     armed: u64,
-    waiters: [Option<Waiter>; WATCHED],
+    waiters: [Option<Waiter>; WAITERS],
 }
 
 impl<W: Observer> Machine<W> {
     fn arm(&mut self, cpu: u32, at: u64) {
-        let watch = &mut self.watches[cpu as usize];
-        if watch.armed != 0 && watch.armed <= at {
+        let recheck = &mut self.rechecks[cpu as usize];
+        if recheck.armed != 0 && recheck.armed <= at {
             return;
         }
-        watch.armed = at.max(self.now + SOON);
-        let at = watch.armed;
-        self.event_queue.add(at, Plan::WatchTimer { cpu });
+        recheck.armed = at.max(self.now + SOON);
+        let at = recheck.armed;
+        self.event_queue.add(at, Plan::Recheck { cpu });
     }
 
-    /// Watches a task that was queued to user space, and for which no other CPU was kicked.
-    pub(super) fn watch_waiter(&mut self, slot: u32, here: u32) {
-        let task = &self.tasks[slot as usize];
-        let (pid, woken, kicked) = (task.pid, task.woken, task.kicked >= 0);
-        let retry_at = self.cpus[here as usize].seen.retry_at;
-        let due = if retry_at != 0 && !kicked { retry_at } else { woken + AGAIN };
-        self.watch_one(here, Waiter { pid, since: woken, due, kicks: 0, lower_only: false });
-    }
-
-    /// Watches a waiting task: at `due`, the timer checks whether it still waits.
-    pub(super) fn watch_one(&mut self, here: u32, waiter: Waiter) {
-        let place =
-            &mut self.watches[here as usize].waiters[waiter.pid.as_raw() as usize % WATCHED];
-        let is_known = |one: &Waiter| one.pid == waiter.pid && one.since == waiter.since;
-        // An earlier watch without the limit keeps that right.
-        let lower_only =
-            waiter.lower_only && place.filter(is_known).is_none_or(|one| one.lower_only);
-        *place = Some(Waiter { lower_only, ..waiter });
-        self.arm(here, waiter.due);
+    /// Checks every `interval` whether the task, which waits from now on, still does.
+    pub(super) fn check_later(&mut self, slot: u32, here: u32, interval: u64) {
+        let pid = self.tasks[slot as usize].pid;
+        let (since, due) = (self.now, self.now + interval);
+        let place = pid.as_raw() as usize % WAITERS;
+        let recheck = &mut self.rechecks[here as usize];
+        recheck.waiters[place] = Some(Waiter { pid, since, due, interval, checks: 0 });
+        self.arm(here, due);
     }
 
     /// Arms the timer for the end of a short slice, if a task waits and the running task will
     /// probably not sleep before.
-    pub(super) fn watch_slice(&mut self, slot: u32, cpu: u32) {
+    pub(super) fn end_slice(&mut self, slot: u32, cpu: u32) {
         if !self.has_short_slice(cpu) {
             return;
         }
         let slice = self.cpus[cpu as usize].seen.slice;
-        let (end, armed) = (self.now + slice, self.watches[cpu as usize].armed);
+        let (end, armed) = (self.now + slice, self.rechecks[cpu as usize].armed);
         if armed != 0 && armed <= end {
             return;
         }
@@ -107,34 +96,34 @@ impl<W: Observer> Machine<W> {
     }
 
     /// The timer callback: `timer_callback`.
-    pub(super) fn watch_timer(&mut self, cpu: u32) {
-        if self.watches[cpu as usize].armed != self.now {
+    pub(super) fn recheck(&mut self, cpu: u32) {
+        if self.rechecks[cpu as usize].armed != self.now {
             return;
         }
-        self.watches[cpu as usize].armed = 0;
+        self.rechecks[cpu as usize].armed = 0;
         if !self.kicks_are_on() {
             return;
         }
-        let waiter = self.kick_for_waiters(cpu);
-        let slice = self.enforce_slice(cpu);
+        let waiter = self.check_waiters(cpu);
+        let slice = self.check_slice(cpu);
         [waiter, slice].into_iter().flatten().for_each(|at| self.arm(cpu, at));
     }
 
-    /// Kicks for the tasks that this CPU watches; returns when to run again.
-    fn kick_for_waiters(&mut self, cpu: u32) -> Option<u64> {
+    /// Checks the waiting tasks of this timer; returns when to check again.
+    fn check_waiters(&mut self, cpu: u32) -> Option<u64> {
         let mut next = None;
-        for place in 0..WATCHED {
-            let Some(mut one) = self.watches[cpu as usize].waiters[place] else { continue };
-            let slot = self.still_waits(one.pid, one.since).filter(|_| one.kicks < AGAIN_MAX);
+        for place in 0..WAITERS {
+            let Some(mut one) = self.rechecks[cpu as usize].waiters[place] else { continue };
+            let slot = self.still_waits(one.pid, one.since).filter(|_| one.checks < RECHECKS);
             let Some(slot) = slot else {
-                self.watches[cpu as usize].waiters[place] = None;
+                self.rechecks[cpu as usize].waiters[place] = None;
                 continue;
             };
             if one.due <= self.now {
-                self.kick_again(slot, cpu, one.lower_only);
-                one.kicks += 1;
-                one.due = self.now + AGAIN;
-                self.watches[cpu as usize].waiters[place] = Some(one);
+                self.kick_for_waiter(slot, cpu);
+                one.checks += 1;
+                one.due = self.now + one.interval;
+                self.rechecks[cpu as usize].waiters[place] = Some(one);
             }
             next = Some(next.map_or(one.due, |next: u64| next.min(one.due)));
         }
@@ -142,23 +131,23 @@ impl<W: Observer> Machine<W> {
     }
 
     /// Kicks a CPU for a task that still waits: the CPU of its DSQ, or any victim.
-    fn kick_again(&mut self, slot: u32, here: u32, lower_only: bool) {
-        let mut need = Need { overdue: true, lower_only, ..self.need(slot, here) };
+    fn kick_for_waiter(&mut self, slot: u32, here: u32) {
+        let need = Need { overdue: true, ..self.need(slot, here) };
         match self.tasks[slot as usize].place {
             Where::Queue(cpu) => {
                 let cpu = u32::from(cpu);
-                if self.gives_way(cpu, &mut need) && self.may_kick(cpu) {
+                if self.gives_way(cpu, &need) && self.may_kick(cpu) {
                     self.interrupt(cpu, Some(slot));
                 }
             }
             _ => {
-                self.kick_victim(slot, &mut need);
+                self.kick_victim(slot, &need);
             }
         }
     }
 
-    /// Kicks this CPU if its occupant has used up a short slice; returns when to run again.
-    fn enforce_slice(&mut self, cpu: u32) -> Option<u64> {
+    /// Kicks this CPU if its occupant has used up a short slice; returns when to check again.
+    fn check_slice(&mut self, cpu: u32) -> Option<u64> {
         let seen = &self.cpus[cpu as usize].seen;
         let ours = self.has_short_slice(cpu) && seen.current != Current::Scheduler;
         if !ours || !self.has_urgent_waiter(cpu) {

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The recheck: what no event reports.
+ *
+ * Invariant: no CPU runs a task of a lower tier than a waiting task that it could run, for longer
+ * than FP_RECHECK_NS while that task waits for a decision, and FP_TURN_NS while it waits for its
+ * turn, as far as the limits on kicks allow. No CPU idles beside a waiting task for longer than a
+ * round.
+ *
+ * A kick may be lost: it lands while the scheduler process is leaving another CPU and is in no DSQ,
+ * or in the middle of a switch, when its CPU has looked for work already. A decided task may be
+ * stranded: only the CPU that the process leaves is certain to look for a task afterwards. A waker
+ * that was trusted to hand over its CPU may go on. None of these is told from the others, or looked
+ * for at each switch. A timer of the CPU on which the task was queued looks whether the task still
+ * waits, and kicks a CPU for it by the same rules as its wakeup did.
+ *
+ * The same timer ends slices that are shorter than a tick. It is armed for the earliest time at
+ * which there may be something to do, and is not moved to a later one.
+ */
+#ifndef __RECHECK_BPF_H
+#define __RECHECK_BPF_H
+
+struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
+void bpf_task_release(struct task_struct *p) __ksym;
+
+#define NO_QUEUE ((u64)-1)
+/* uapi/linux/time.h; uapi/linux/bpf.h has the flag since 6.7. */
+#define MONOTONIC 1
+#define PIN_TO_THIS_CPU 2
+
+/*
+ * The kernel's tick. Slices of about one tick or more end at ticks: a timer for each slice of each
+ * computing task would cost 0.5 % of their work.
+ */
+const volatile u64 tick_ns = 4 * 1000 * 1000;
+/* Whether the kernel accepted the timers. */
+const volatile bool has_timers = true;
+
+/* A waiting task. */
+struct waiter {
+	/* When it woke up or lost its CPU, and when to check it. */
+	u64 since;
+	u64 due;
+	s32 pid;
+	/* Time between two checks, and checks that found it waiting. */
+	u32 interval;
+	u32 checks;
+	u32 unused;
+};
+
+struct recheck {
+	struct bpf_timer timer;
+	/* When the timer fires; 0 if it is not armed. */
+	u64 armed;
+	/* Indexed by pid modulo FP_WAITERS: a task waits once at a time. */
+	struct waiter waiters[FP_WAITERS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FP_CPUS);
+	__type(key, u32);
+	__type(value, struct recheck);
+} rechecks SEC(".maps");
+
+static struct recheck *recheck_of(u32 cpu)
+{
+	return bpf_map_lookup_elem(&rechecks, &cpu);
+}
+
+/* Arms the timer for `at`, unless it fires sooner. */
+static void arm(struct recheck *r, u64 at, u64 now)
+{
+	if (r->armed && r->armed <= at)
+		return;
+	r->armed = at;
+	if (bpf_timer_start(&r->timer, at > now + FP_SOON_NS ? at - now : FP_SOON_NS,
+			    PIN_TO_THIS_CPU))
+		r->armed = 0;
+}
+
+/* Checks every `interval` whether the task, which waits from now on, still does. */
+static void check_later(s32 pid, u32 cpu, u64 now, u32 interval)
+{
+	struct recheck *r = recheck_of(cpu);
+	struct waiter *one;
+
+	if (!has_timers || !r)
+		return;
+	one = &r->waiters[(u32)pid % FP_WAITERS];
+	one->pid = pid;
+	one->since = now;
+	one->due = now + interval;
+	one->interval = interval;
+	one->checks = 0;
+	arm(r, one->due, now);
+}
+
+/*
+ * Whether a task waits for which a timer ends the running task's slice: one that is at least as
+ * urgent. Tasks in this CPU's DSQ count as such, because user space has placed them there. Between
+ * Batch tasks a tick ends slices that were given as long ones: a timer for each rest of a slice
+ * would cost more than the wakeup that preempted the task. A low-weight task was given a short one:
+ * nice 19 gets 0.16 ms, and a tick would make 4 of it.
+ */
+static bool has_waiter(const struct fp_cpu *c, u32 cpu)
+{
+	struct fp_settings *s = the_settings();
+
+	if (!s)
+		return false;
+	if (s->waiting > c->occupant || scx_bpf_dsq_nr_queued(cpu) > 0)
+		return true;
+	if (c->occupant != FP_BATCH)
+		return s->waiting == c->occupant;
+	return (c->low_weight || s->batch_slice_ns < tick_ns / 4 * 3) &&
+	       (s->waiting == FP_BATCH || scx_bpf_dsq_nr_queued(SHARED_QUEUE) > 0);
+}
+
+/* Whether a timer, not a tick, ends the running task's slice. */
+static bool has_short_slice(const struct fp_cpu *c)
+{
+	return c->slice && c->slice < tick_ns / 4 * 3;
+}
+
+/*
+ * Arms the timer for the end of the slice of the task that begins to run. Not if it has just slept
+ * and its last run interval was a small part of its slice: then it will most likely sleep before
+ * its slice ends, and else a tick ends the slice.
+ */
+static void end_slice(const struct fp_cpu *c, const struct fp_task *t, u32 cpu)
+{
+	struct recheck *r;
+
+	if (!has_timers || !has_short_slice(c) ||
+	    (t && t->pid == c->pid && t->woken > t->stopped && t->run_interval_ns < c->slice / 4))
+		return;
+	r = recheck_of(cpu);
+	if (r && !(r->armed && r->armed <= c->since + c->slice) && has_waiter(c, cpu))
+		arm(r, c->since + c->slice, c->since);
+}
+
+/* The number of the DSQ in which the task waits; NO_QUEUE if it is in none. */
+static u64 queue_of(struct task_struct *p)
+{
+	struct scx_dispatch_q *queue = p->scx.dsq;
+
+	return queue ? BPF_CORE_READ(queue, id) : NO_QUEUE;
+}
+
+/* The CPU in whose DSQ the task waits; -1 if it is in none of these. */
+static s32 queued_on(struct task_struct *p)
+{
+	u64 id = queue_of(p);
+
+	return id < FP_CPUS ? id : -1;
+}
+
+/* Kicks a CPU for a task that still waits: the one in whose DSQ it is, or any. */
+static void kick_for_waiter(s32 pid, u32 cpu, u64 now)
+{
+	struct need n = { .now = now, .here = cpu, .overdue = true, .tier = tier_of(pid) };
+	struct task_struct *p = bpf_task_from_pid(pid);
+	struct fp_settings *s = the_settings();
+	struct fp_cpu *c;
+	s32 queue;
+
+	if (!p)
+		return;
+	n.never_preempts = never_preempts(p);
+	queue = queued_on(p);
+	c = cpu_record(queue);
+	if (!(p->scx.flags & TASK_QUEUED_FLAG)) {
+		/* It has run and sleeps. */
+	} else if (queue < 0 || !c || !s) {
+		if (kick_victim(p, &n) >= 0)
+			count(FP_RECHECKED);
+	} else if (gives_way(c, &n, s) && may_kick(c, now)) {
+		kick(c, queue, now);
+		count(FP_RECHECKED);
+	}
+	bpf_task_release(p);
+}
+
+/* Checks the waiting tasks of this timer; returns when to check again, or 0. */
+static u64 check_waiters(struct recheck *r, u32 cpu, u64 now)
+{
+	u64 next = 0;
+	u32 i;
+
+	for (i = 0; i < FP_WAITERS; i++) {
+		struct waiter *one = &r->waiters[i];
+
+		if (!one->pid)
+			continue;
+		if (one->checks >= FP_RECHECKS || !still_waits(one->pid, one->since)) {
+			one->pid = 0;
+			continue;
+		}
+		if (one->due <= now) {
+			kick_for_waiter(one->pid, cpu, now);
+			one->checks++;
+			one->due = now + one->interval;
+		}
+		if (!next || one->due < next)
+			next = one->due;
+	}
+	return next;
+}
+
+/* Kicks the CPU if its running task has used up its slice; returns when to check again, or 0. */
+static u64 check_slice(u32 cpu, u64 now)
+{
+	struct fp_cpu *c = cpu_record(cpu);
+
+	if (!c || !has_short_slice(c) || c->occupant == FP_FOREIGN || !has_waiter(c, cpu) ||
+	    is_ending(cpu))
+		return 0;
+	if (!is_outlived(c, now))
+		return c->since + c->slice;
+	if (!may_kick(c, now))
+		return now + FP_KICK_INTERVAL_NS;
+	count(FP_SLICE_KICKS);
+	kick(c, cpu, now);
+	return 0;
+}
+
+static int timer_callback(void *map, u32 *key, struct recheck *r)
+{
+	u64 now = bpf_ktime_get_ns(), waiter, slice;
+	u32 cpu = *key;
+
+	r->armed = 0;
+	if (!kicks_are_on())
+		return 0;
+	count(FP_TIMERS);
+	waiter = check_waiters(r, cpu, now);
+	slice = check_slice(cpu, now);
+	if (waiter)
+		arm(r, waiter, now);
+	if (slice)
+		arm(r, slice, now);
+	return 0;
+}
+
+/* The idle CPU that was woken last. */
+static u32 woken_idle_cpu;
+
+/*
+ * The scheduler process leaves its CPU while tasks wait: wakes an idle CPU, if there is one. It
+ * went idle while the process was in no DSQ. The idle CPUs take turns, because the tasks may be
+ * bound to some of them.
+ */
+static void wake_idle_cpu(u64 now)
+{
+	struct fp_settings *s = the_settings();
+	u32 cpu = woken_idle_cpu;
+	s32 i;
+
+	if (!s || (s->waiting == FP_IDLE && !scx_bpf_dsq_nr_queued(SHARED_QUEUE)))
+		return;
+	bpf_for(i, 0, scanned()) {
+		struct fp_cpu *c;
+
+		if (++cpu >= nr_cpus)
+			cpu = 0;
+		c = cpu_record(cpu);
+		if (!c || c->occupant != FP_IDLE || !kicks_are_on())
+			continue;
+		count(FP_WOKEN_IDLE);
+		woken_idle_cpu = cpu;
+		kick(c, cpu, now);
+		return;
+	}
+}
+
+#endif
