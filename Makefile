@@ -70,7 +70,8 @@ dist: setup
 
 # The crates as they are published, in target/package.
 package: setup
-	cargo package --workspace --exclude pandemonium_vm --exclude pandemonium_bpf_rules --no-verify
+	cargo package --workspace --exclude pandemonium_vm --exclude pandemonium_bpf_rules \
+		--exclude pandemonium_seeds --no-verify
 
 check: setup
 	cargo fmt --all --check

@@ -79,7 +79,8 @@ pub fn respond(query_server: &QueryServer, args: &BTreeMap<String, String>) -> R
     Ok(serde_json::to_value(response)?)
 }
 
-fn query(args: &BTreeMap<String, String>) -> Result<Query, String> {
+/// The query that the arguments ask for.
+pub fn query(args: &BTreeMap<String, String>) -> Result<Query, String> {
     let number = |name: &str, default: u64, most: u64| match args.get(name) {
         None => Ok(default),
         Some(text) => {
@@ -124,7 +125,7 @@ fn name_of(pid: u32) -> Option<String> {
 }
 
 /// The reply in sentences.
-fn describe(reply: &Reply, name_of: &dyn Fn(u32) -> Option<String>) -> Vec<String> {
+pub fn describe(reply: &Reply, name_of: &dyn Fn(u32) -> Option<String>) -> Vec<String> {
     let pid = reply.pid.map_or(0, |pid| pid.as_raw());
     let mut lines = Vec::new();
     match reply.explained.as_str() {

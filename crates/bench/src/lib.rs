@@ -25,6 +25,9 @@
 
 #![warn(missing_docs)]
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod any_bytes;
 mod bars;
 mod cli;
 mod contents;

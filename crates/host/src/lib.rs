@@ -7,6 +7,7 @@
 //! | [`failure`] | why a program fails, with an exit code for each reason |
 //! | [`preflight`] | whether this machine can load a scheduler, checked before loading one |
 //! | [`durable`] | files that a crash leaves either old or new, never half written |
+//! | [`ejection`] | why the kernel ejected a scheduler, in words |
 //! | [`program`] | finding and starting the other programs of this workspace |
 //! | [`mod@print`], [`usage`] | output to a terminal or a pipe |
 //!
@@ -29,6 +30,7 @@
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 pub mod durable;
+pub mod ejection;
 pub mod failure;
 pub mod preflight;
 pub mod print;

@@ -3,7 +3,7 @@
 //! Tests with recordings of simulated runs: writing, reading, redacting, damaging and replaying
 //! them.
 
-use crate::any_bytes::survive as survive_any;
+use crate::any_bytes::recording as survive_any;
 use crate::cli::What;
 use crate::explain::explain;
 use crate::play::Case;
