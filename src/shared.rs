@@ -126,6 +126,8 @@ counters! {
     cpu_ns,
     /// Rounds in which the policy detected a burst.
     burst_rounds,
+    /// 1 if the kernel refused to make the worker's signal thread real-time.
+    not_real_time,
     /// 1 while the policy detects Batch tasks that have waited for seconds.
     longrun,
 }

@@ -8,6 +8,7 @@ mod common;
 mod experiment;
 mod lab;
 mod model;
+mod names;
 mod planted;
 /// The policy that `new` writes.
 #[path = "../../template/src/lib.rs"]
