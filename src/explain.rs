@@ -183,8 +183,8 @@ fn describe_fates(reply: &Reply, decisions: u64) -> String {
     );
     if ran_undecided > 0 || replaced > 0 {
         text += &format!(
-            " Without a decision it ran {ran_undecided} times, and {replaced} times a newer message \
-             took the place of an older one."
+            " Without a decision it ran {ran_undecided} times, and {replaced} times a newer \
+             message took the place of an older one."
         );
     }
     text

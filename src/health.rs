@@ -142,8 +142,8 @@ fn lasting(_: &Reading, after: &Reading) -> Option<String> {
     }
     if after.driver.not_real_time || after.numbers.not_real_time != 0 {
         return Some(
-            "the threads that end or continue a scheduler that hangs are not real-time: CAP_SYS_NICE \
-             is missing, or a limit of the service forbids it"
+            "the threads that end or continue a scheduler that hangs are not real-time: \
+             CAP_SYS_NICE is missing, or a limit of the service forbids it"
                 .into(),
         );
     }

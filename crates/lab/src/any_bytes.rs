@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The functions of fuzz targets: each takes any bytes as one kind of input. The outcome is an error
-//! or a result, never a panic, and what is printed of it does not control a terminal.
+//! The functions of fuzz targets: each takes any bytes as one kind of input. The outcome is an
+//! error or a result, never a panic, and what is printed of it does not control a terminal.
 //!
 //! The fuzzer calls them, and so do tests.
 

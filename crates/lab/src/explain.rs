@@ -433,8 +433,8 @@ impl Subject {
         text += &self.fates.tell();
         if self.runs_after.longest() > Span::ZERO {
             text += &format!(
-                " From the decision to the run it took {} us in the middle and {} us at most, where \
-                 the recording shows it.",
+                " From the decision to the run it took {} us in the middle and {} us at most, \
+                 where the recording shows it.",
                 self.runs_after.quantile(500).as_micros(),
                 self.runs_after.longest().as_micros(),
             );

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Why the kernel ejected a sched_ext scheduler: the cause and the culprit in one sentence, and what
-//! the kernel says without the names of tasks, for a report.
+//! Why the kernel ejected a sched_ext scheduler: the cause and the culprit in one sentence, and
+//! what the kernel says without the names of tasks, for a report.
 //!
 //! All of it is pure: the texts come from the kernel's `struct scx_exit_info`. Tasks choose their
 //! names, so the texts may hold anything.
@@ -105,15 +105,15 @@ mod tests {
     fn a_stall_is_told_with_its_task_its_queue_and_the_real_time_task() {
         assert_eq!(
             recorded(REAL_TIME).sentence(),
-            "compile (pid 812) did not run for 5.120 s: it waited in the queue of CPU 1, may run on \
-             CPU 1 only, and the real-time task spinner (pid 790) had that CPU (runnable task stall: \
-             compile[812] failed to run for 5.120s)"
+            "compile (pid 812) did not run for 5.120 s: it waited in the queue of CPU 1, may run \
+             on CPU 1 only, and the real-time task spinner (pid 790) had that CPU (runnable task \
+             stall: compile[812] failed to run for 5.120s)"
         );
         let late = Ejection { gap_ns: 5_244_000_000, ..recorded(BOUND) };
         assert_eq!(
             late.sentence(),
-            "my editor (pid 4711) did not run for 5.031 s: it waited for a decision of the scheduling \
-             process, may run on 2 CPUs (0, 1), and no real-time task had them; CPU 1 was idle \
+            "my editor (pid 4711) did not run for 5.031 s: it waited for a decision of the \
+             scheduling process, may run on 2 CPUs (0, 1), and no real-time task had them; CPU 1 was idle \
              (runnable task stall: my editor[4711] failed to run for 5.031s); before that the \
              scheduling process had decided nothing for 5244ms"
         );

@@ -54,7 +54,7 @@ impl Names {
         format!("task-{}", self.numbers.entry(name.to_owned()).or_insert(number))
     }
 
-    /// Replaces names in a sentence of the kernel, where they stand before a pid in brackets. If the
+    /// Replaces names in a sentence of the kernel, where they stand before a pid in brackets. If a
     /// name is not known, it may be the 15 bytes before the bracket.
     pub fn sentence(&mut self, text: &str) -> String {
         let mut out = String::new();

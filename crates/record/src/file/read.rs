@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Reads a recording. The file is untrusted input: whatever is in it, reading takes a bounded amount
-//! of memory, and time in proportion to the size of the file.
+//! Reads a recording. The file is untrusted input: whatever is in it, reading takes a bounded
+//! amount of memory, and time in proportion to the size of the file.
 
 use super::write::{Header, MAGIC, VERSION};
 use crate::{Entry, WORDS_MAX, decode, length};
@@ -88,7 +88,8 @@ impl<R: Read> Recording<R> {
         let most = PLAIN_MIN + EXPANSION_MAX * self.input.get_ref().get_ref().bytes;
         ensure!(
             self.plain <= most,
-            "the recording is no real one: it decompresses to more than {EXPANSION_MAX} times its size"
+            "the recording is no real one: it decompresses to more than {EXPANSION_MAX} times its \
+             size"
         );
         let mut words = [0; WORDS_MAX];
         words[0] = self.word()?;
