@@ -114,8 +114,8 @@ mod tests {
             late.sentence(),
             "my editor (pid 4711) did not run for 5.031 s: it waited for a decision of the \
              scheduling process, may run on 2 CPUs (0, 1), and no real-time task had them; CPU 1 \
-             was idle (runnable task stall: my editor[4711] failed to run for 5.031s); before that the \
-             scheduling process had decided nothing for 5244ms"
+             was idle (runnable task stall: my editor[4711] failed to run for 5.031s); before that \
+             the scheduling process had decided nothing for 5244ms"
         );
     }
 
