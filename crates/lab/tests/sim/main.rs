@@ -8,7 +8,6 @@ mod common;
 mod experiment;
 mod lab;
 mod model;
-mod names;
 mod planted;
 /// The policy that `new` writes.
 #[path = "../../template/src/lib.rs"]

@@ -7,9 +7,7 @@ use crate::guest::scheduler::{self, Scheduler};
 use crate::guest::{Guest, kernel, report, wakeups};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
-use std::fs;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -34,8 +32,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "ejection",
-        about: "the kernel ejects the scheduler (SysRq key S): it prints the reason and where its \
-            report is, which only its user can read, and exits with 7",
+        about: "the kernel ejects the scheduler (SysRq key S): it prints the reason and exits with \
+            7",
         run: ejection,
         ..USUAL
     },
@@ -63,8 +61,6 @@ const ALREADY_LOADED: i32 = 5;
 const EJECTED: i32 = 7;
 /// Exit code: an internal error.
 const FAULT: i32 = 1;
-/// What comes before the path of a report.
-const REPORT: &str = "to attach to a bug: ";
 const LIMIT: Duration = Duration::from_secs(10);
 /// From the death of the worker process to the kernel's own scheduler. If tasks wait, this must be
 /// sooner than the kernel's watchdog, which fires after 5 s.
@@ -161,22 +157,7 @@ fn ejection(guest: &Guest) -> Result<()> {
     ended.expect_no_panic()?;
     let says_why = ended.output.iter().any(|line| line.to_lowercase().contains("sysrq"));
     ensure!(says_why, "the kernel's reason is missing: {}", ended.describe());
-    let path = ended.output.iter().find_map(|line| line.split_once(REPORT).map(|(_, path)| path));
-    let path = path.with_context(|| format!("it names no report: {}", ended.describe()))?;
-    check_report(path.trim()).with_context(|| format!("the report {path}"))?;
     kernel::wait_for_state("disabled", LIMIT)
-}
-
-/// A report has what the kernel said and the counters, and only its owner can read it.
-fn check_report(path: &str) -> Result<()> {
-    let mode = fs::metadata(path)?.permissions().mode() & 0o777;
-    ensure!(mode == 0o600, "its mode is {mode:o}");
-    let text = fs::read_to_string(path)?;
-    for part in ["kind: 67", "kernel: ", "CPU states", "rounds: ", " dispatches, "] {
-        ensure!(text.contains(part), "{part:?} is not in it: {text}");
-    }
-    report::note(format!("the report has {} bytes", text.len()));
-    Ok(())
 }
 
 fn killed(guest: &Guest) -> Result<()> {
