@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 
-.PHONY: run test test-kernels bench lab probe dist package check setup build install uninstall deb
+.PHONY: run test fuzz test-kernels bench lab probe dist package check setup build install uninstall deb
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 PREFIX = /usr/local
+FUZZ_SECONDS = 30
 VM = $(TARGET)/release/pandemonium_vm
 PROGRAMS = scx_pandemonium_user pandemonium_bench pandemonium_lab pandemonium_probe pandemonium_vm
 
@@ -17,6 +18,12 @@ test: check
 	cargo test --release --workspace
 	cargo build --release --workspace
 	$(VM) suite
+
+# Fuzzes every input of the programs, for FUZZ_SECONDS each. `make test` tries the seeds and some
+# changes of them.
+fuzz: setup
+	.ci/setup fuzz
+	.ci/fuzz $(FUZZ_SECONDS) $(TARGET)
 
 # The programs.
 build: setup
@@ -70,7 +77,8 @@ dist: setup
 
 # The crates as they are published, in target/package.
 package: setup
-	cargo package --workspace --exclude pandemonium_vm --exclude pandemonium_bpf_rules --no-verify
+	cargo package --workspace --exclude pandemonium_vm --exclude pandemonium_bpf_rules \
+		--exclude pandemonium_seeds --no-verify
 
 check: setup
 	cargo fmt --all --check

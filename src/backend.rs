@@ -18,6 +18,7 @@ use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, RawArrival, Tier};
 use pandemonium_engine::time::Stamp;
 use pandemonium_engine::{Full, MachineView, Port};
+use pandemonium_host::ejection::Ejection;
 use pandemonium_host::failure::Failure;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -85,9 +86,9 @@ pub enum End {
     /// A signal asked the process to end.
     Signal,
     /// The kernel asks for a restart: a CPU went on- or offline.
-    Restart(String),
-    /// The kernel ejected the scheduler: its reason, and its debug dump.
-    Ejected(String, Option<String>),
+    Restart,
+    /// The kernel ejected the scheduler.
+    Ejected(Box<Ejection>),
 }
 
 /// The backend's counters since its load.
@@ -295,13 +296,21 @@ impl<'cb> KernelPort<'cb> {
             &data.uei.kind,
             &data.uei.exit_code,
             std::ptr::null(),
-            // It panics on text that is not UTF-8, and `explain` reads the text itself.
+            // It panics on text that is not UTF-8, and `text` reads the text itself.
             c"".as_ptr(),
             c"".as_ptr(),
             std::ptr::null(),
         );
-        let reason = explain(&data.uei.reason, &data.uei.msg);
-        if info.should_restart() { End::Restart(reason) } else { End::Ejected(reason, dump()) }
+        if info.should_restart() {
+            return End::Restart;
+        }
+        End::Ejected(Box::new(Ejection {
+            kind: data.uei.kind as u32,
+            reason: text(&data.uei.reason),
+            message: text(&data.uei.msg),
+            dump: dump().unwrap_or_default(),
+            gap_ns: 0,
+        }))
     }
 
     fn exit_kind(&self) -> i32 {
@@ -445,16 +454,10 @@ fn dump() -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// The kernel's reason and message in one line.
-fn explain(reason: &[std::ffi::c_char], message: &[std::ffi::c_char]) -> String {
-    let text = |raw: &[std::ffi::c_char]| {
-        let bytes: Vec<u8> = raw.iter().map(|&letter| letter as u8).collect();
-        CStr::from_bytes_until_nul(&bytes)
-            .map(|text| text.to_string_lossy().trim().to_owned())
-            .unwrap_or_default()
-    };
-    match (text(reason), text(message)) {
-        (reason, message) if message.is_empty() => reason,
-        (reason, message) => format!("{reason} ({message})"),
-    }
+/// The text up to its zero. A task may be named in it, so it need not be UTF-8.
+fn text(raw: &[std::ffi::c_char]) -> String {
+    let bytes: Vec<u8> = raw.iter().map(|&letter| letter as u8).collect();
+    CStr::from_bytes_until_nul(&bytes)
+        .map(|text| text.to_string_lossy().trim().to_owned())
+        .unwrap_or_default()
 }

@@ -54,6 +54,12 @@ impl EventLog {
         });
     }
 
+    /// The last `count` seconds.
+    pub fn tail(&self, count: usize) -> EventLog {
+        let skipped = self.entries.len().saturating_sub(count);
+        EventLog { entries: self.entries.iter().skip(skipped).cloned().collect() }
+    }
+
     /// The sums and means, of at least two seconds.
     fn summary(&self) -> Option<String> {
         let (first, last) = (self.entries.front()?, self.entries.back()?);
@@ -165,5 +171,7 @@ mod tests {
         assert_eq!(log.entries.len(), CAPACITY);
         assert_eq!(log.entries.front().unwrap().dispatches, 3);
         assert_eq!(log.entries.back().unwrap().dispatches, CAPACITY as u64 + 2);
+        assert_eq!(log.tail(5).entries.front().unwrap().dispatches, CAPACITY as u64 - 2);
+        assert_eq!(log.tail(CAPACITY + 1).entries.len(), CAPACITY);
     }
 }

@@ -79,7 +79,8 @@ pub fn respond(query_server: &QueryServer, args: &BTreeMap<String, String>) -> R
     Ok(serde_json::to_value(response)?)
 }
 
-fn query(args: &BTreeMap<String, String>) -> Result<Query, String> {
+/// The query that the arguments ask for.
+pub fn query(args: &BTreeMap<String, String>) -> Result<Query, String> {
     let number = |name: &str, default: u64, most: u64| match args.get(name) {
         None => Ok(default),
         Some(text) => {
@@ -124,7 +125,7 @@ fn name_of(pid: u32) -> Option<String> {
 }
 
 /// The reply in sentences.
-fn describe(reply: &Reply, name_of: &dyn Fn(u32) -> Option<String>) -> Vec<String> {
+pub fn describe(reply: &Reply, name_of: &dyn Fn(u32) -> Option<String>) -> Vec<String> {
     let pid = reply.pid.map_or(0, |pid| pid.as_raw());
     let mut lines = Vec::new();
     match reply.explained.as_str() {
@@ -169,7 +170,24 @@ fn describe_decisions(reply: &Reply) -> String {
         if reasons.is_empty() { "never".into() } else { reasons.join(", ") },
         reply.waited.scale(1, decisions.max(1)).as_micros(),
         reply.longest.as_micros(),
-    )
+    ) + &describe_fates(reply, decisions)
+}
+
+/// What became of messages and decisions, as the task's next messages show it.
+fn describe_fates(reply: &Reply, decisions: u64) -> String {
+    let Reply { ran, cancelled, ran_undecided, replaced, .. } = *reply;
+    let open = decisions.saturating_sub(u64::from(ran) + u64::from(cancelled));
+    let mut text = format!(
+        " After a decision it ran {ran} times, {cancelled} times it was queued again before, and \
+         {open} times that is not known yet."
+    );
+    if ran_undecided > 0 || replaced > 0 {
+        text += &format!(
+            " Without a decision it ran {ran_undecided} times, and {replaced} times a newer \
+             message took the place of an older one."
+        );
+    }
+    text
 }
 
 fn describe_wait(wait: &Wait, now: Stamp, name_of: &dyn Fn(u32) -> Option<String>) -> String {
@@ -182,7 +200,7 @@ fn describe_wait(wait: &Wait, now: Stamp, name_of: &dyn Fn(u32) -> Option<String
     );
     let others: u32 = wait.others_first.iter().sum();
     if others == 0 {
-        text += "; no other task was dispatched meanwhile: the scheduler had no CPU";
+        text += "; no other decision was made meanwhile";
     } else {
         let named = |pid: &u32| match name_of(*pid) {
             Some(name) => format!("{name} ({pid})"),
@@ -242,6 +260,8 @@ mod tests {
             longest: Span::from_millis(7),
             explained,
             nr_long: 1,
+            ran: 10,
+            cancelled: 1,
             long,
             ..Reply::default()
         }
@@ -255,7 +275,8 @@ mod tests {
             "cc1 (pid 40) is Batch: it computes.",
             "In 3000ms it was queued to user space 0 times after a sleep and 12 times after losing \
              its CPU. It was dispatched 12 times (11 by order, 1 by starvation rescue), after 2000 \
-             us on average and 7000 us at most.",
+             us on average and 7000 us at most. After a decision it ran 10 times, 1 times it was \
+             queued again before, and 1 times that is not known yet.",
             "2000ms ago it had lost its CPU and waited 7000 us as Batch; 5 others came first, 3 of \
              them more urgent, the last: firefox (41), 42. It was chosen by starvation rescue.",
         ];

@@ -140,6 +140,13 @@ fn lasting(_: &Reading, after: &Reading) -> Option<String> {
     if after.driver.save_failed {
         return Some("the profiles of programs could not be saved".into());
     }
+    if after.driver.not_real_time || after.numbers.not_real_time != 0 {
+        return Some(
+            "the threads that end or continue a scheduler that hangs are not real-time: \
+             CAP_SYS_NICE is missing, or a limit of the service forbids it"
+                .into(),
+        );
+    }
     State::from_word(after.numbers.fast_path)
         .fault()
         .or_else(|| (page_faults > 0).then(|| format!("{page_faults} page faults since the start")))
@@ -255,6 +262,9 @@ mod tests {
         assert_eq!(judge(|r| r.driver.record_dropped = 5), "the recording dropped 5 entries");
         let unsaved = judge(|r| r.driver.save_failed = true);
         assert_eq!(unsaved, "the profiles of programs could not be saved");
+        let supervisor = judge(|r| r.driver.not_real_time = true);
+        assert!(supervisor.contains("are not real-time"), "{supervisor}");
+        assert_eq!(judge(|r| r.numbers.not_real_time = 1), supervisor, "the worker's thread");
     }
 
     #[test]

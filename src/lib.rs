@@ -30,6 +30,9 @@
 
 #[cfg(not(docsrs))]
 mod adaptive;
+#[cfg(all(not(docsrs), any(test, fuzzing)))]
+#[doc(hidden)]
+pub mod any_bytes;
 #[cfg(not(docsrs))]
 mod backend;
 #[cfg(not(docsrs))]
@@ -77,6 +80,8 @@ mod reading;
 #[cfg(not(docsrs))]
 mod record;
 #[cfg(not(docsrs))]
+mod report;
+#[cfg(not(docsrs))]
 mod restarts;
 #[cfg(not(docsrs))]
 mod settings;
@@ -92,6 +97,8 @@ mod supervisor;
 mod tasks;
 #[cfg(not(docsrs))]
 mod telemetry;
+#[cfg(not(docsrs))]
+mod trusted;
 #[cfg(not(docsrs))]
 mod tune;
 #[cfg(not(docsrs))]

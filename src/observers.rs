@@ -55,6 +55,9 @@ impl<'s> Observers<'s> {
     /// The policy forgets a task that has exited.
     pub fn exited(&mut self, pid: Pid) {
         self.recorder.iter_mut().for_each(|recorder| recorder.exited(pid));
+        if self.queried.pid == Some(pid) {
+            self.queried.exited();
+        }
     }
 
     /// The policy receives the minute of the calendar.
@@ -129,6 +132,11 @@ struct QueriedTask<'s> {
     reply: Reply,
     /// The wait that goes on now.
     waiting: Wait,
+    /// The end of the task's last run, of its last message: if the next one has the same, it did
+    /// not run in between.
+    stopped: Option<Stamp>,
+    /// Whether the last message was decided.
+    decided: bool,
     /// Whether `reply` has changed since it was published.
     changed: bool,
 }
@@ -143,6 +151,8 @@ impl<'s> QueriedTask<'s> {
             threshold: Span::ZERO,
             reply: Reply::default(),
             waiting: Wait::default(),
+            stopped: None,
+            decided: false,
             changed: false,
         }
     }
@@ -154,6 +164,7 @@ impl<'s> QueriedTask<'s> {
                 (self.pid, self.threshold) = (Some(query.pid), query.threshold);
                 self.reply = Reply { since: now, pid: Some(query.pid), ..Reply::default() };
                 self.waiting = Wait::default();
+                (self.stopped, self.decided) = (None, false);
             }
             self.reply.number = self.seen;
             self.asked = now;
@@ -182,11 +193,37 @@ impl<'s> QueriedTask<'s> {
             Cause::Requeue => self.reply.requeues += 1,
             Cause::New | Cause::Wakeup => self.reply.wakeups += 1,
         }
+        self.settle(arrival);
         if self.reply.waiting.is_none() {
             self.reply.waiting = Some(now);
             let woke = arrival.cause != Cause::Requeue;
             self.waiting = Wait { woke, ..Wait::default() };
         }
+    }
+
+    /// With its next message it is known what became of the one before, and of its decision.
+    fn settle(&mut self, arrival: &Arrival) {
+        let Some(before) = self.stopped.replace(arrival.stopped) else { return };
+        let reply = &mut self.reply;
+        let ran = before != arrival.stopped;
+        let count = match (self.decided, ran) {
+            (true, true) => &mut reply.ran,
+            (true, false) => &mut reply.cancelled,
+            (false, true) => &mut reply.ran_undecided,
+            (false, false) => &mut reply.replaced,
+        };
+        *count += 1;
+        self.decided = false;
+        if ran {
+            // What it waited for then is over.
+            reply.waiting = None;
+        }
+    }
+
+    /// The task has exited.
+    fn exited(&mut self) {
+        self.reply.waiting = None;
+        (self.stopped, self.decided, self.changed) = (None, false, true);
     }
 
     fn dispatched(&mut self, now: Stamp, dispatch: &Dispatch) {
@@ -199,6 +236,7 @@ impl<'s> QueriedTask<'s> {
             return;
         }
         self.changed = true;
+        self.decided = true;
         let reply = &mut self.reply;
         reply.waiting = None;
         reply.tiers[dispatch.tier.index()] += 1;
@@ -313,6 +351,35 @@ mod tests {
         assert_eq!(reply.reasons[Reason::CodelRescue.index()], 1);
         queried.begin(at(70_011));
         assert_eq!(queried.pid, None, "the last query was more than a minute ago");
+    }
+
+    /// The end of its last run tells whether a task ran between two messages.
+    #[test]
+    fn a_task_that_ran_without_a_decision_did_not_wait_until_its_next_message() {
+        let shared = Shared::create().unwrap();
+        let policy = Pandemonium::new(&Setup::of_cpus(2));
+        shared.query.ask(Query { pid: pid(8), threshold: Span::from_millis(2) });
+        let mut queried = QueriedTask::of(&shared.query);
+        let message = |stopped| Arrival { stopped: at(stopped), ..arrival(8, 6, 1) };
+        queried.begin(at(10));
+        queried.received(at(10), &message(1));
+        // The kernel half ran it, and it slept.
+        queried.received(at(60), &message(11));
+        queried.dispatched(at(61), &dispatch(8, Tier::Batch, Reason::Order));
+        // It is queued again before it runs, twice.
+        queried.received(at(62), &message(11));
+        queried.received(at(63), &message(11));
+        queried.dispatched(at(64), &dispatch(8, Tier::Batch, Reason::Order));
+        queried.received(at(70), &message(65));
+        queried.end(at(70), &policy);
+        let reply = shared.query.newest_reply().unwrap();
+        assert_eq!((reply.ran, reply.cancelled), (1, 1));
+        assert_eq!((reply.ran_undecided, reply.replaced), (1, 1));
+        assert_eq!((reply.longest, reply.nr_long), (Span::from_millis(2), 0));
+        assert_eq!(reply.waiting, Some(at(70)));
+        queried.exited();
+        queried.end(at(71), &policy);
+        assert_eq!(shared.query.newest_reply().unwrap().waiting, None);
     }
 
     #[test]

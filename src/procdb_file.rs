@@ -14,6 +14,7 @@
 
 pub mod text;
 
+use super::trusted::{self, Refused};
 use anyhow::{Context, Result, anyhow, bail};
 use pandemonium_engine::procdb::codec::{self, ENTRY_LEN};
 use pandemonium_engine::procdb::{CAPACITY, Minute, ProcDb, Profile};
@@ -22,7 +23,7 @@ use pandemonium_host::durable::{self, Existing, parent};
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -204,16 +205,10 @@ impl Place {
         let Some(name) = path.file_name() else {
             return Err(Refusal::Unusable("the path names no file".into()));
         };
-        let real = parent(path).canonicalize().map_err(refusal)?;
-        let user = User::current();
-        for (depth, ancestor) in real.ancestors().enumerate() {
-            let facts = Facts::of(&fs::metadata(ancestor).map_err(refusal)?);
-            if let Some(why) = distrust(&facts, &user, depth > 0) {
-                let ancestor = ancestor.display();
-                return Err(Refusal::Unusable(format!("the directory {ancestor} {why}")));
-            }
-        }
-        let directory = durable::directory(&real).map_err(refusal)?;
+        let directory = trusted::directory(parent(path)).map_err(|refused| match refused {
+            Refused::Unopened(error) => refusal(error),
+            Refused::Distrusted(why) => Refusal::Unusable(why),
+        })?;
         Ok(Place { directory, name: name.into(), path: path.into() })
     }
 
@@ -325,57 +320,10 @@ fn check(meta: &Metadata) -> Result<(), Refusal> {
     if !kind.is_file() {
         return Err(Refusal::Rejected("it is not a regular file".into()));
     }
-    if let Some(why) = distrust(&Facts::of(meta), &User::current(), false) {
+    if let Some(why) = trusted::distrust_file(meta) {
         return Err(Refusal::Rejected(format!("it {why}")));
     }
     Ok(())
-}
-
-/// The owner and the permissions of a file.
-#[derive(Clone, Copy, Debug)]
-struct Facts {
-    uid: u32,
-    gid: u32,
-    mode: u32,
-}
-
-/// The user of this process.
-struct User {
-    uid: u32,
-    gid: u32,
-}
-
-impl Facts {
-    fn of(meta: &Metadata) -> Facts {
-        Facts { uid: meta.uid(), gid: meta.gid(), mode: meta.mode() }
-    }
-}
-
-impl User {
-    fn current() -> User {
-        // SAFETY: both calls read a number of this process and cannot fail.
-        unsafe { User { uid: libc::geteuid(), gid: libc::getegid() } }
-    }
-}
-
-/// Why another user than root and this one could change the file or directory; `None` if none
-/// could. In a sticky directory such as `/tmp` other users can add names, but cannot remove or
-/// replace this user's. That suffices for an ancestor.
-fn distrust(facts: &Facts, user: &User, sticky_suffices: bool) -> Option<String> {
-    if facts.uid != 0 && facts.uid != user.uid {
-        return Some(format!("belongs to user {}", facts.uid));
-    }
-    let sticky = facts.mode & libc::S_ISVTX != 0;
-    if sticky_suffices && sticky {
-        return None;
-    }
-    if facts.mode & 0o002 != 0 {
-        return Some("can be written by every user".into());
-    }
-    if facts.mode & 0o020 != 0 && facts.gid != 0 && facts.gid != user.gid {
-        return Some(format!("can be written by group {}", facts.gid));
-    }
-    None
 }
 
 #[cfg(test)]
@@ -383,7 +331,7 @@ pub mod tests {
     use super::text::tests::{WHEN, known};
     use super::*;
     use pandemonium_engine::time::Span;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::os::unix::net::UnixListener;
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -605,25 +553,6 @@ pub mod tests {
         assert!(forget(&scratch.path(), WHEN, Forget::All).is_err());
         assert_eq!(scratch.names(), ["procdb.bin"]);
         assert_eq!(fs::read(scratch.path()).unwrap(), bytes);
-    }
-
-    #[test]
-    fn only_files_of_root_and_this_user_are_trusted() {
-        let user = User { uid: 1000, gid: 100 };
-        let trusted = |uid, gid, mode, ancestor| {
-            distrust(&Facts { uid, gid, mode }, &user, ancestor).is_none()
-        };
-        assert!(trusted(0, 0, 0o755, false));
-        assert!(trusted(1000, 100, 0o700, false));
-        assert!(!trusted(1001, 100, 0o755, false), "another user's");
-        assert!(!trusted(1001, 100, 0o1755, true), "another user's, sticky or not");
-        assert!(!trusted(0, 0, 0o777, false));
-        assert!(!trusted(0, 0, 0o1777, false), "other users could add a file");
-        assert!(trusted(0, 0, 0o1777, true), "/tmp above a trusted directory");
-        assert!(!trusted(0, 0, 0o777, true));
-        assert!(trusted(0, 0, 0o775, false), "root's group");
-        assert!(trusted(1000, 100, 0o775, false), "this user's group");
-        assert!(!trusted(0, 50, 0o775, false));
     }
 
     /// Not even root can create or rename a file in /proc.

@@ -3,12 +3,16 @@
 //! The worker as a process: its session, death signal, nice value and memory; and threads that this
 //! scheduler does not schedule.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The stack that is populated before the first round, so that no later call faults.
 const STACK: usize = 256 * 1024;
 /// The backend has loaded by this time.
 const LOADING: Duration = Duration::from_secs(30);
+
+/// Whether the kernel refused to make a thread of this process real-time.
+static REAL_TIME_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// The name of the scheduler in the kernel: that of this program without its `scx_`. Programs with
 /// other policies are told apart by it.
@@ -99,8 +103,18 @@ pub fn make_this_real_time() {
 fn make_real_time(thread: libc::pid_t) {
     let lowest = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: a plain system call. If it is refused, the watchdog remains.
-    unsafe { libc::sched_setscheduler(thread, policy, &lowest) };
+    // SAFETY: a plain system call.
+    let result = unsafe { libc::sched_setscheduler(thread, policy, &lowest) };
+    // A thread that has ended needs no policy. If it is refused, the watchdog remains.
+    let has_ended = std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+    if result != 0 && !has_ended {
+        REAL_TIME_REFUSED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether a thread of this process that should be real-time is not.
+pub fn is_real_time_refused() -> bool {
+    REAL_TIME_REFUSED.load(Ordering::Relaxed)
 }
 
 /// Disables huge pages. scx_rustland_core asks for them after it has locked small pages, so

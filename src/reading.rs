@@ -25,6 +25,8 @@ pub struct Driver {
     pub recent_restarts: u64,
     /// When the adaptive loop last ran.
     pub adapted: Stamp,
+    /// Whether the kernel refused to make a thread of the supervisor real-time.
+    pub not_real_time: bool,
     /// Whether the last save of the profiles of programs failed.
     pub save_failed: bool,
     /// Entries that the recording has dropped.

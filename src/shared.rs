@@ -7,6 +7,7 @@
 //! It is an anonymous file, which the worker inherits as a descriptor. Every cell is an atomic, so
 //! neither side reads half a number; two numbers may be a round apart. No side waits for the other.
 
+pub mod ejection;
 mod knobs;
 mod programs;
 pub mod query;
@@ -126,6 +127,8 @@ counters! {
     cpu_ns,
     /// Rounds in which the policy detected a burst.
     burst_rounds,
+    /// 1 if the kernel refused to make the worker's signal thread real-time.
+    not_real_time,
     /// 1 while the policy detects Batch tasks that have waited for seconds.
     longrun,
 }
@@ -166,6 +169,8 @@ pub struct Layout {
     pub programs: programs::ProgramsCell,
     /// The query about a task, and its reply.
     pub query: query::QueryCell,
+    /// Why the kernel ejected the worker.
+    pub ejection: ejection::EjectionCell,
     nr_memos: AtomicU64,
     memos: [MemoCell; MEMOS_MAX],
 }
@@ -261,6 +266,14 @@ impl Shared {
         (self.bytes == WITH_RING).then(|| unsafe {
             std::slice::from_raw_parts(self.map.as_ptr().add(1).cast(), RING_WORDS)
         })
+    }
+
+    /// Every word, whatever it belongs to.
+    #[cfg(any(test, fuzzing))]
+    pub fn words(&self) -> &[AtomicU64] {
+        let count = size_of::<Layout>() / size_of::<AtomicU64>();
+        // SAFETY: the layout consists of atomics of this size, and lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), count) }
     }
 
     /// What a child process needs to find the memory: a descriptor that stays open, and the name

@@ -9,7 +9,7 @@ use super::programs::Programs;
 use super::reading::{Driver, Reading};
 use super::restarts::RestartTimes;
 use super::shared::Shared;
-use super::{clock, explain, health, telemetry, tune};
+use super::{clock, explain, health, process, telemetry, tune};
 use anyhow::Result;
 use pandemonium_engine::PolicyInfo;
 use pandemonium_host::preflight;
@@ -38,6 +38,7 @@ impl Source {
             is_unloaded: preflight::is_enabled() == Some(false),
             recent_restarts: self.restarts.recent(clock::now()),
             adapted: self.adaptive.ran(),
+            not_real_time: process::is_real_time_refused(),
             save_failed: self.programs.save_failed(),
             record_dropped: self.record_dropped().unwrap_or_default(),
         };

@@ -7,6 +7,7 @@ use super::adaptive::{Adaptive, IdleTime};
 use super::cli::{self, Options};
 use super::event_log::EventLog;
 use super::machine::Machine;
+use super::metrics::Metrics;
 use super::mutex::lock;
 use super::programs::{self, Programs, Saver};
 use super::reading::Reading;
@@ -15,10 +16,12 @@ use super::restarts::{Ended, Next, Restarts};
 use super::shared::Shared;
 use super::stats::{self, Source};
 use super::worker_process::{End, WorkerProcess};
-use super::{clock, instance, output, process, settings, stalls, tasks, telemetry, worker};
+use super::{clock, instance, output, process, report, settings, stalls, tasks, telemetry, worker};
 use anyhow::anyhow;
 use pandemonium_engine::adapting::INTERVAL;
 use pandemonium_engine::knobs::{KeySet, Values};
+use pandemonium_host::durable;
+use pandemonium_host::ejection::Ejection;
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
 use std::os::unix::process::ExitStatusExt;
@@ -29,6 +32,8 @@ use std::time::{Duration, Instant};
 
 /// How often it looks whether the worker schedules.
 const GLANCE: Duration = Duration::from_millis(10);
+/// Seconds of the log that a report has.
+const LAST_SECONDS: usize = 60;
 /// The interval of the adaptive loop.
 const SECOND: Duration = Duration::from_nanos(INTERVAL.as_nanos());
 
@@ -79,7 +84,36 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
     recording.map(Recording::finish).iter().for_each(|summary| output::print(summary));
     saver.finish();
-    outcome
+    let Some(ejection) = source.shared.ejection.take() else { return outcome };
+    report(
+        options,
+        &ejection,
+        format!("{}\n{}", counters(&source, &whole_run), lock(&log).tail(LAST_SECONDS)),
+    );
+    Err(Failure::Ejected(ejection.sentence()))
+}
+
+/// Writes a report of an ejection, beside the process database, and says where it is.
+fn report(options: &Options, ejection: &Ejection, counters: String) {
+    let version = cli::version();
+    let words =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let path = programs::path(options.procdb.as_deref());
+    let facts = report::Facts { version, words, counters };
+    match report::write(durable::parent(&path), ejection, &facts) {
+        Ok(path) => output::print(&format!(
+            "a report without names of programs, to attach to a bug: {}",
+            path.display()
+        )),
+        Err(error) => output::warn(&format!("no report of the ejection was written: {error:#}")),
+    }
+}
+
+/// The counters of the whole run.
+fn counters(source: &Source, whole_run: &Metrics) -> String {
+    let knobs = telemetry::knobs_line(&source.adaptive.status().report, whole_run);
+    let numbers = source.shared.counters.read();
+    format!("{}\n{knobs}\n{numbers:#?}\n", telemetry::line(whole_run))
 }
 
 fn source(options: &Options, start: Values, chosen: KeySet) -> Result<Source, Failure> {

@@ -18,6 +18,7 @@ use pandemonium_engine::procdb::Minute;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::topology::CpuMask;
+use pandemonium_host::ejection::Ejection;
 use pandemonium_host::failure::Failure;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
@@ -29,9 +30,6 @@ pub const RESTART: u8 = 80;
 /// The time between two publications of learned profiles: a killed worker loses this much. One
 /// takes some 20 us with a full database.
 const PROGRAMS_INTERVAL: Span = Span::from_millis(10_000);
-/// A longer gap between rounds is worth a mention: on an idle machine the backend runs the worker
-/// every one to two seconds.
-const GAP_NOTED: Span = Span::from_millis(2_500);
 
 /// Schedules until a signal or the kernel ends this.
 pub fn run(options: &Options, fd: RawFd) -> Result<ExitCode, Failure> {
@@ -118,23 +116,18 @@ fn schedule(
     }
     match port.unload() {
         End::Signal => Ok(ExitCode::SUCCESS),
-        End::Restart(_) => Ok(ExitCode::from(RESTART)),
-        End::Ejected(reason, dump) => {
-            if let Some(dump) = dump.filter(|_| options.verbose || options.exit_dump_len > 0) {
-                output::explain(format!("the kernel's debug dump:\n{dump}\n"));
+        End::Restart => Ok(ExitCode::from(RESTART)),
+        End::Ejected(ejection) => {
+            let ejection = Ejection { gap_ns: gap.as_nanos(), ..*ejection };
+            // The supervisor tells the reason, since it can write a report too.
+            shared.ejection.store(&ejection);
+            let asked = options.verbose || options.exit_dump_len > 0;
+            if asked && !ejection.dump.is_empty() {
+                output::explain(format!("the kernel's debug dump:\n{}\n", ejection.dump));
             }
-            Err(Failure::Ejected(with_gap(reason, gap)))
+            Ok(Failure::Ejected(String::new()).exit_code())
         }
     }
-}
-
-/// The kernel's reason, and the longest gap between rounds: if a task did not run for seconds, it
-/// tells whether the worker did not run either.
-fn with_gap(reason: String, gap: Span) -> String {
-    if gap < GAP_NOTED {
-        return reason;
-    }
-    format!("{reason}; before that the scheduling process had decided nothing for {gap}")
 }
 
 /// The CPUs that tasks prefer, of the first 64; 0 if there is no domain.
@@ -278,18 +271,5 @@ impl<'s> Housekeeping<'s> {
         if !learning.programs().is_empty() {
             self.shared.programs.publish(learning.programs());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_gap_between_rounds_is_reported() {
-        let reported = |ms| with_gap("stall".into(), Span::from_millis(ms));
-        assert_eq!(reported(2_000), "stall");
-        let long = reported(5_244);
-        assert!(long.ends_with("had decided nothing for 5244ms"), "{long}");
     }
 }

@@ -7,6 +7,7 @@ use super::backend::KernelPort;
 use super::fast_path::State;
 use super::fast_path_counters::FastPathCounters;
 use super::health::GAP_MAX;
+use super::process;
 use super::shared::{Numbers, Shared};
 use pandemonium_engine::registry::COUNTERS_MAX;
 use pandemonium_engine::time::{Span, Stamp};
@@ -137,6 +138,7 @@ impl WorkerCounters {
 
     fn end_second(&mut self, now: Stamp) {
         self.second = now;
+        self.total.not_real_time = u64::from(process::is_real_time_refused());
         self.total.ring_peak = std::mem::take(&mut self.ring_peak);
         self.total.wait_peak_ns = std::mem::take(&mut self.wait_peak).as_nanos();
         let (used, start) = (Usage::now(), &self.usage_at_start);

@@ -15,8 +15,9 @@ const COUNT_BITS: u32 = 21;
 pub const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
 const REASONS: usize = Reason::ALL.len();
 const WAIT_WORDS: usize = 7;
+const HEAD: usize = 11;
 /// Words of a [`Reply`].
-pub const REPLY_WORDS: usize = 9 + REASONS + 3 + BoundedText::WORDS + LONG_WAITS * WAIT_WORDS;
+pub const REPLY_WORDS: usize = HEAD + REASONS + 3 + BoundedText::WORDS + LONG_WAITS * WAIT_WORDS;
 
 /// One wait for a decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +60,14 @@ pub struct Reply {
     pub tiers: [u64; 3],
     /// Decisions by rule.
     pub reasons: [u64; REASONS],
+    /// Decisions after which it ran.
+    pub ran: u32,
+    /// Decisions that were cancelled, because it was queued again before it ran.
+    pub cancelled: u32,
+    /// Messages without a decision: it ran otherwise before its next one.
+    pub ran_undecided: u32,
+    /// Messages whose place a newer one took before it ran.
+    pub replaced: u32,
     /// How the policy explains its classification of the task.
     pub explained: BoundedText,
     /// Number of long waits.
@@ -83,6 +92,8 @@ impl Reply {
             self.waited.as_nanos(),
             self.longest.as_nanos(),
             self.nr_long,
+            u64::from(self.ran) | u64::from(self.cancelled) << 32,
+            u64::from(self.ran_undecided) | u64::from(self.replaced) << 32,
         ];
         let parts = head.into_iter().chain(self.tiers).chain(self.reasons);
         let parts = parts.chain(self.explained.to_words());
@@ -94,7 +105,7 @@ impl Reply {
     /// The reply that these words hold.
     pub fn from_words(words: &[u64; REPLY_WORDS]) -> Option<Reply> {
         let stamp = Stamp::from_nanos;
-        let mut rest = words[9..].iter().copied();
+        let mut rest = words[HEAD..].iter().copied();
         let mut take = || rest.next().unwrap_or(0);
         let tiers = [(); 3].map(|()| take());
         let reasons = [(); REASONS].map(|()| take());
@@ -111,6 +122,10 @@ impl Reply {
             waited: Span::from_nanos(words[6]),
             longest: Span::from_nanos(words[7]),
             nr_long: words[8],
+            ran: words[9] as u32,
+            cancelled: (words[9] >> 32) as u32,
+            ran_undecided: words[10] as u32,
+            replaced: (words[10] >> 32) as u32,
             tiers,
             reasons,
             explained,
@@ -187,6 +202,10 @@ mod tests {
             reasons: [23, 24, 25, 26, 27, 28],
             explained,
             nr_long: 29,
+            ran: 30,
+            cancelled: 31,
+            ran_undecided: 32,
+            replaced: u32::MAX,
             long: [wait; LONG_WAITS],
         };
         assert_eq!(Reply::from_words(&reply.to_words()), Some(reply));

@@ -24,7 +24,12 @@
 //! ```
 
 #![warn(missing_docs)]
+// Those macros print what controls a terminal, and panic if the output has no reader.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod any_bytes;
 mod bars;
 mod cli;
 mod contents;
@@ -59,7 +64,7 @@ pub fn run_from<T: Into<OsString> + Clone>(words: impl IntoIterator<Item = T>) -
         Err(error) => return pandemonium_host::usage::explain(&error),
     };
     run(&arguments).unwrap_or_else(|failure| {
-        eprintln!("error: {failure}");
+        pandemonium_host::print::print_error(&format!("error: {failure}"));
         failure.exit_code()
     })
 }

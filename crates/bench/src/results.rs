@@ -303,7 +303,8 @@ pub fn text(path: &Path) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| anyhow!("it is not text"))
 }
 
-fn parse(text: &str) -> Result<Results> {
+/// The results that a text holds, checked.
+pub fn parse(text: &str) -> Result<Results> {
     #[derive(Deserialize)]
     struct Header {
         format: String,

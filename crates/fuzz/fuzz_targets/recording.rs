@@ -4,4 +4,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| pandemonium_lab::any_bytes::survive(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| pandemonium_lab::any_bytes::recording(data));

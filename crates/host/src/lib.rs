@@ -7,8 +7,9 @@
 //! | [`failure`] | why a program fails, with an exit code for each reason |
 //! | [`preflight`] | whether this machine can load a scheduler, checked before loading one |
 //! | [`durable`] | files that a crash leaves either old or new, never half written |
+//! | [`ejection`] | why the kernel ejected a scheduler, in words |
 //! | [`program`] | finding and starting the other programs of this workspace |
-//! | [`mod@print`], [`usage`] | output to a terminal or a pipe |
+//! | [`print`](pandemonium_print), [`usage`] | output to a terminal or a pipe |
 //!
 //! ```
 //! use pandemonium_host::durable::{self, Existing};
@@ -29,11 +30,13 @@
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 pub mod durable;
+pub mod ejection;
 pub mod failure;
 pub mod preflight;
-pub mod print;
 pub mod program;
 pub mod usage;
+
+pub use pandemonium_print as print;
 
 /// The version of the programs of this workspace, with the git commit and the target.
 pub fn version() -> String {

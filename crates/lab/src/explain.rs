@@ -2,16 +2,19 @@
 
 //! `pandemonium_lab explain`: what a task is to the policy, why it waited, and what ran instead.
 
+mod fate;
 mod orders;
+#[cfg(test)]
+mod tests;
 
+use self::fate::{Between, Fate, Fates, between, waits_since};
 use self::orders::Orders;
 use crate::cli::{ExplainArgs, catalog};
 use crate::play::Case;
-use crate::printed::printable;
 use crate::simulated;
 use anyhow::{Result, bail};
 use pandemonium_engine::durations::Durations;
-use pandemonium_engine::task::{Arrival, Cause, Dispatch, Pid, Reason, Tier};
+use pandemonium_engine::task::{Arrival, Cause, Comm, Dispatch, Pid, Reason, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_record::Entry;
 use pandemonium_record::file::read::Recording;
@@ -28,6 +31,12 @@ const TOLD_MAX: usize = 12;
 const SUBJECTS_MAX: usize = 8;
 /// Decisions for others that are remembered of one wait.
 const OTHERS_MAX: usize = 256;
+/// Most tasks of the name that are followed, some 20 KB each. Each counts as told of.
+const FOLLOWED_MAX: usize = 2_048;
+/// Most pids with a name: the kernel's limit. No file can exhaust the memory.
+const PIDS_MAX: usize = 1 << 22;
+/// Most names in the list of those that there are.
+const NAMES_LISTED_MAX: usize = 200;
 
 pub fn run(args: &ExplainArgs) -> Result<ExitCode> {
     let over = Span::from_micros(args.over_us);
@@ -43,7 +52,7 @@ pub fn run(args: &ExplainArgs) -> Result<ExitCode> {
         case.play(&mut recorder);
         explain(Recording::new(&recorder.finish()?[..])?, &args.task, over)?
     };
-    print!("{}", printable(&told));
+    pandemonium_print::print(told.trim_end());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -56,9 +65,18 @@ struct Other {
 }
 
 struct Waiting {
+    message: Arrival,
     since: Stamp,
-    cause: Cause,
     others: Vec<Other>,
+}
+
+/// A decision of which it is not known yet what became of it.
+struct Decided {
+    message: Arrival,
+    /// When it was sent.
+    at: Stamp,
+    /// Its sentences, if the wait was long, up to what became of it.
+    told: Option<String>,
 }
 
 /// What is known of a task that is to be explained.
@@ -67,7 +85,11 @@ struct Subject {
     first: Stamp,
     last: Stamp,
     waiting: Option<Waiting>,
+    decided: Option<Decided>,
+    fates: Fates,
     waits: Durations,
+    /// From a decision to the run, where that is known.
+    runs_after: Durations,
     run_intervals: Durations,
     wakeups: u64,
     requeues: u64,
@@ -86,8 +108,9 @@ struct Story<'a> {
     over: Span,
     now: Stamp,
     start: Option<Stamp>,
-    names: BTreeMap<Pid, String>,
+    names: BTreeMap<Pid, Comm>,
     subjects: BTreeMap<Pid, Subject>,
+    not_followed: u64,
     told: Vec<String>,
     not_told: u64,
 }
@@ -101,6 +124,7 @@ pub fn explain<R: Read>(mut recording: Recording<R>, task: &str, over: Span) -> 
         start: None,
         names: BTreeMap::new(),
         subjects: BTreeMap::new(),
+        not_followed: 0,
         told: Vec::new(),
         not_told: 0,
     };
@@ -112,64 +136,46 @@ pub fn explain<R: Read>(mut recording: Recording<R>, task: &str, over: Span) -> 
             }
             Entry::Took(arrival) => story.took(&arrival),
             Entry::Sent(dispatch) => story.sent(&dispatch),
+            Entry::Refused(dispatch) => {
+                let subject = story.subjects.get_mut(&dispatch.pid);
+                subject.into_iter().for_each(|subject| subject.fates.refused += 1);
+            }
+            Entry::Exited(pid) => story.exited(pid),
+            // Of what is missing, or what another worker did, nothing is known.
+            Entry::Dropped(_) | Entry::Started { .. } => story.lose_track(),
             _ => {}
         }
     }
+    story.lose_track();
     if story.subjects.is_empty() {
-        let mut names: Vec<&str> = story.names.values().map(String::as_str).collect();
+        let mut names: Vec<&Comm> = story.names.values().collect();
         names.sort_unstable();
         names.dedup();
-        bail!("no task {task:?} was queued to the policy; those that were: {}", names.join(", "));
+        let listed = names.iter().take(NAMES_LISTED_MAX).map(|name| name.to_string());
+        let list: Vec<String> = listed.collect();
+        bail!("no task {task:?} was queued to the policy; those that were: {}", list.join(", "));
     }
     Ok(story.tell(&recording.header))
 }
 
 impl Story<'_> {
     fn took(&mut self, arrival: &Arrival) {
-        let name = arrival.comm.to_string();
-        let wanted = name == self.task || arrival.pid.as_raw().to_string() == self.task;
-        self.names.insert(arrival.pid, name);
-        if !wanted {
+        let (pid, now) = (arrival.pid, self.now);
+        if self.names.len() < PIDS_MAX || self.names.contains_key(&pid) {
+            self.names.insert(pid, arrival.comm);
+        }
+        let is_wanted =
+            arrival.comm.to_string() == self.task || pid.as_raw().to_string() == self.task;
+        if !is_wanted && !self.subjects.contains_key(&pid) {
             return;
         }
-        let now = self.now;
-        let subject = self.subjects.entry(arrival.pid).or_insert_with(|| Subject {
-            newest: *arrival,
-            first: now,
-            last: now,
-            waiting: None,
-            waits: Durations::default(),
-            run_intervals: Durations::default(),
-            wakeups: 0,
-            requeues: 0,
-            tiers: [0; 3],
-            tier: None,
-            changes: 0,
-            reasons: [0; Reason::ALL.len()],
-            orders: Orders::default(),
-        });
-        if let Some(facts) = &arrival.facts {
-            subject.orders.executed(facts);
+        if self.subjects.len() >= FOLLOWED_MAX && !self.subjects.contains_key(&pid) {
+            self.not_followed += 1;
+            return;
         }
-        subject.newest = *arrival;
-        subject.last = now;
-        if arrival.run_interval > Span::ZERO {
-            subject.run_intervals.add(arrival.run_interval);
-        }
-        // It waits since it woke up, which the fast path has seen; the message came later.
-        let woken = arrival.facts.map(|facts| facts.woken);
-        let since = match arrival.cause {
-            Cause::Requeue => {
-                subject.requeues += 1;
-                now
-            }
-            Cause::New | Cause::Wakeup => {
-                subject.wakeups += 1;
-                woken.filter(|woken| *woken <= now).unwrap_or(now)
-            }
-        };
-        let cause = arrival.cause;
-        subject.waiting.get_or_insert(Waiting { since, cause, others: Vec::new() });
+        let subject = self.subjects.entry(pid).or_insert_with(|| Subject::new(arrival, now));
+        let told = subject.took(arrival, now);
+        told.into_iter().for_each(|told| self.add(told));
     }
 
     fn sent(&mut self, dispatch: &Dispatch) {
@@ -188,25 +194,50 @@ impl Story<'_> {
         subject.reasons[reason.index()] += 1;
         let before = subject.tier.replace(tier);
         subject.changes += u64::from(before.is_some_and(|before| before != tier));
-        let Some(waiting) = subject.waiting.take() else { return };
+        let Some(waiting) = subject.waiting.take_if(|it| it.message.ticket == dispatch.ticket)
+        else {
+            return subject.fates.count(Fate::Late);
+        };
         let waited = self.now.since(waiting.since);
         subject.waits.add(waited);
-        if waited <= self.over {
-            return;
+        let told = (waited > self.over).then(|| self.tell_wait(dispatch, &waiting, waited));
+        let Some(subject) = self.subjects.get_mut(&pid) else { return };
+        let message = waiting.message;
+        let before = subject.settle(Fate::Unknown);
+        subject.decided = Some(Decided { message, at: self.now, told });
+        before.into_iter().for_each(|told| self.add(told));
+    }
+
+    fn exited(&mut self, pid: Pid) {
+        let Some(subject) = self.subjects.get_mut(&pid) else { return };
+        subject.fates.exited_undecided += u64::from(subject.waiting.take().is_some());
+        let told = subject.settle(Fate::Exited);
+        told.into_iter().for_each(|told| self.add(told));
+    }
+
+    /// Nothing is known of what was under way.
+    fn lose_track(&mut self) {
+        let mut told = Vec::new();
+        for subject in self.subjects.values_mut() {
+            subject.fates.unknown_undecided += u64::from(subject.waiting.take().is_some());
+            told.extend(subject.settle(Fate::Unknown));
         }
-        if self.told.len() < TOLD_MAX {
-            let told = self.tell_wait(dispatch, &waiting, waited);
-            self.told.push(told);
-        } else {
-            self.not_told += 1;
+        told.into_iter().for_each(|told| self.add(told));
+    }
+
+    /// Adds the sentences of a long wait, or counts it.
+    fn add(&mut self, told: String) {
+        match self.told.len() < TOLD_MAX {
+            true => self.told.push(told),
+            false => self.not_told += 1,
         }
     }
 
     /// One wait in sentences.
     fn tell_wait(&self, dispatch: &Dispatch, waiting: &Waiting, waited: Span) -> String {
         let at = waiting.since.since(self.start.unwrap_or_default());
-        let why = match waiting.cause {
-            Cause::New => "was born",
+        let why = match waiting.message.cause {
+            Cause::New => "was new",
             Cause::Wakeup => "woke up",
             Cause::Requeue => "had lost its CPU",
         };
@@ -218,7 +249,7 @@ impl Story<'_> {
             dispatch.tier
         );
         if waiting.others.is_empty() {
-            text += " No task was dispatched meanwhile: the scheduler process had no CPU.";
+            text += " No other decision was made meanwhile.";
         } else {
             text += &format!(" {} others came first:", waiting.others.len());
             text += &self.tell_others(dispatch, &waiting.others);
@@ -229,7 +260,7 @@ impl Story<'_> {
     fn tell_others(&self, dispatch: &Dispatch, others: &[Other]) -> String {
         let mut reasons: BTreeMap<(String, &str), u64> = BTreeMap::new();
         for other in others {
-            let name = self.names.get(&other.pid).cloned().unwrap_or_default();
+            let name = self.names.get(&other.pid).map(Comm::to_string).unwrap_or_default();
             let reason = match () {
                 () if other.reason.is_rescue() => "had waited longest, and age came before order",
                 () if other.reason == Reason::Deficit => "is Batch work that was owed a turn",
@@ -256,11 +287,16 @@ impl Story<'_> {
         let mut subjects: Vec<(&Pid, &Subject)> = self.subjects.iter().collect();
         subjects.sort_by_key(|(pid, subject)| (Reverse(subject.wakeups + subject.requeues), *pid));
         for (pid, subject) in subjects.iter().take(SUBJECTS_MAX) {
-            let name = self.names.get(*pid).map_or("", String::as_str);
-            text += &subject.tell(**pid, name, self.start.unwrap_or_default(), &self.names);
+            let name = self.names.get(*pid).map(Comm::to_string).unwrap_or_default();
+            text += &subject.tell(**pid, &name, self.start.unwrap_or_default(), &self.names);
         }
         if let Some(more @ 1..) = subjects.len().checked_sub(SUBJECTS_MAX) {
             text += &format!("{more} more tasks bear the name {}.\n", self.task);
+        }
+        if self.not_followed > 0 {
+            let messages = self.not_followed;
+            text +=
+                &format!("{messages} messages of further tasks of this name were not followed.\n");
         }
         if self.told.is_empty() {
             text += &format!("No wait for a decision was longer than {}.\n", self.over);
@@ -278,8 +314,86 @@ impl Story<'_> {
 }
 
 impl Subject {
+    fn new(first: &Arrival, now: Stamp) -> Subject {
+        Subject {
+            newest: *first,
+            first: now,
+            last: now,
+            waiting: None,
+            decided: None,
+            fates: Fates::default(),
+            waits: Durations::default(),
+            runs_after: Durations::default(),
+            run_intervals: Durations::default(),
+            wakeups: 0,
+            requeues: 0,
+            tiers: [0; 3],
+            tier: None,
+            changes: 0,
+            reasons: [0; Reason::ALL.len()],
+            orders: Orders::default(),
+        }
+    }
+
+    /// Takes a message: now it is known what became of the one before. Returns the sentences of a
+    /// long wait that ended with a decision.
+    fn took(&mut self, arrival: &Arrival, now: Stamp) -> Option<String> {
+        if let Some(facts) = &arrival.facts {
+            self.orders.executed(facts);
+        }
+        (self.newest, self.last) = (*arrival, now);
+        if arrival.run_interval > Span::ZERO {
+            self.run_intervals.add(arrival.run_interval);
+        }
+        match arrival.cause {
+            Cause::Requeue => self.requeues += 1,
+            Cause::New | Cause::Wakeup => self.wakeups += 1,
+        }
+        let told = self.decided.as_ref().map(|it| between(&it.message, arrival)).and_then(|did| {
+            self.settle(match did {
+                Between::Ran { began } => Fate::Ran(began),
+                Between::DidNotRun => Fate::Cancelled,
+                Between::OtherTask => Fate::Exited,
+            })
+        });
+        let (message, mut since) = (*arrival, waits_since(arrival, now));
+        if let Some(before) = self.waiting.take() {
+            match between(&before.message, arrival) {
+                Between::Ran { .. } => self.fates.ran_undecided += 1,
+                Between::OtherTask => self.fates.exited_undecided += 1,
+                Between::DidNotRun => {
+                    self.fates.replaced += 1;
+                    // It still waits.
+                    since = before.since.min(since);
+                }
+            }
+        }
+        self.waiting = Some(Waiting { message, since, others: Vec::new() });
+        told
+    }
+
+    /// Ends the decision that is open, if there is one. Returns its sentences if the wait was long.
+    fn settle(&mut self, fate: Fate) -> Option<String> {
+        let Decided { at, told, .. } = self.decided.take()?;
+        self.fates.count(fate);
+        let after = match fate {
+            Fate::Ran(Some(began)) if began >= at => {
+                self.runs_after.add(began.since(at));
+                format!("It ran {} us after the decision.", began.since(at).as_micros())
+            }
+            Fate::Ran(_) => "It ran then; the recording does not show since when.".to_owned(),
+            Fate::Cancelled => {
+                "It was queued again before it ran, so the decision was cancelled.".to_owned()
+            }
+            Fate::Late => "The decision was about an older message.".to_owned(),
+            Fate::Exited => "It exited after that.".to_owned(),
+            Fate::Unknown => "What became of the decision is unknown.".to_owned(),
+        };
+        told.map(|told| format!("{told} {after}"))
+    }
+
     /// What the task is to the policy, and what that rests on.
-    fn tell(&self, pid: Pid, name: &str, start: Stamp, names: &BTreeMap<Pid, String>) -> String {
+    fn tell(&self, pid: Pid, name: &str, start: Stamp, names: &BTreeMap<Pid, Comm>) -> String {
         let decisions: u64 = self.tiers.iter().sum();
         let tier = self.tier.unwrap_or_default();
         let seconds = self.last.since(self.first).as_nanos() / 1_000_000_000;
@@ -314,7 +428,18 @@ impl Subject {
         let chosen: Vec<String> = chosen
             .map(|(reason, times)| format!(" {times} times because {}", rule(reason)))
             .collect();
-        text + &chosen.join(",") + ".\n"
+        text += &chosen.join(",");
+        text += ".";
+        text += &self.fates.tell();
+        if self.runs_after.longest() > Span::ZERO {
+            text += &format!(
+                " From the decision to the run it took {} us in the middle and {} us at most, \
+                 where the recording shows it.",
+                self.runs_after.quantile(500).as_micros(),
+                self.runs_after.longest().as_micros(),
+            );
+        }
+        text + "\n"
     }
 }
 

@@ -17,6 +17,8 @@
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
+// Those macros print what controls a terminal, and panic if the output has no reader.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 pub mod any_bytes;
 mod cli;
@@ -28,7 +30,6 @@ mod metric;
 mod new;
 mod parallel;
 mod play;
-mod printed;
 #[cfg(test)]
 mod recordings;
 mod replay;
@@ -49,7 +50,7 @@ use std::ops::RangeInclusive;
 
 use clap::Parser;
 use cli::{Cli, Command};
-use std::io::Write as _;
+use pandemonium_print::{print, print_error};
 use std::process::ExitCode;
 
 /// Runs the program with these policies besides the built-in ones; the first is the default.
@@ -58,8 +59,7 @@ pub fn main(policies: &'static [PolicyInfo]) -> ExitCode {
     match command(&Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            let text = printed::printable(&format!("{error:#}"));
-            let _ = writeln!(std::io::stderr(), "pandemonium_lab: {text}");
+            print_error(&format!("pandemonium_lab: {error:#}"));
             ExitCode::from(2)
         }
     }
@@ -79,7 +79,7 @@ fn command(command: &Command) -> Result<ExitCode> {
         Command::Workloads => {
             for (name, _) in shipped::ALL {
                 let (workload, _) = shipped::load(name, None)?;
-                println!("{name:16} {}", workload.about);
+                print(&format!("{name:16} {}", workload.about));
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -4,6 +4,7 @@
 
 use crate::cli::NewArgs;
 use anyhow::{Context, Result, bail, ensure};
+use pandemonium_print::print;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,9 +39,9 @@ pub fn run(args: &NewArgs) -> Result<ExitCode> {
         let text = fill(text, &args.name, source.as_deref());
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    println!("{} is a policy of your own: src/lib.rs is all of it. Next:", folder.display());
-    println!("  cd {}", folder.display());
-    println!("  cargo run --release --bin {}_lab -- run wake -p {0},vruntime", args.name);
+    print(&format!("{} is a policy of your own: src/lib.rs is all of it. Next:", folder.display()));
+    print(&format!("  cd {}", folder.display()));
+    print(&format!("  cargo run --release --bin {}_lab -- run wake -p {0},vruntime", args.name));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use pandemonium_engine::knobs::{KeySet, Values};
 use pandemonium_engine::time::Span;
 use pandemonium_engine::{KernelRules, PolicyInfo};
+use pandemonium_print::print_error;
 use pandemonium_sim::checkers::Demands;
 use pandemonium_sim::machine::{Costs, Setup};
 use pandemonium_sim::observer::Observer;
@@ -69,7 +70,7 @@ fn values(policy: PolicyInfo, set: &[String]) -> Result<(Values, KeySet)> {
     let amended = policy.knobs.defaults().amended(&own.join("\n"));
     let amended = amended.map_err(|error| anyhow!("--set: {}", error.error))?;
     for (old, new) in &amended.renamed {
-        eprintln!("warning: {old} is called {new} now");
+        print_error(&format!("warning: {old} is called {new} now"));
     }
     Ok((amended.values, amended.named))
 }

@@ -3,11 +3,10 @@
 //! Tests with recordings of simulated runs: writing, reading, redacting, damaging and replaying
 //! them.
 
-use crate::any_bytes::survive as survive_any;
+use crate::any_bytes::recording as survive_any;
 use crate::cli::What;
 use crate::explain::explain;
 use crate::play::Case;
-use crate::printed::printable;
 use crate::replay::waits;
 use crate::simulated;
 use anyhow::Result;
@@ -15,6 +14,7 @@ use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::task::{Arrival, Comm};
 use pandemonium_engine::time::Span;
 use pandemonium_policies::{Fifo, Pandemonium};
+use pandemonium_print::printable;
 use pandemonium_record::file::read::Recording;
 use pandemonium_record::file::repeat::{Policies, Replayed, repeat};
 use pandemonium_record::file::write::{Header, Recorder};

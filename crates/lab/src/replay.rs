@@ -4,11 +4,11 @@
 //! where not.
 
 use crate::cli::{ReplayArgs, catalog};
-use crate::printed::printable;
 use crate::table::{Cell, Table};
 use anyhow::{Result, anyhow};
 use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::task::Dispatch;
+use pandemonium_print::print;
 use pandemonium_record::file::read::Recording;
 use pandemonium_record::file::repeat::{Policies, Replayed, repeat};
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let recorded = known.as_ref().map_err(|_| unknown());
     let policy = args.policy.map_or_else(|| recorded.copied(), Ok)?;
     let source = format!("{}, policy {}", header.source, header.policy);
-    println!("{}", printable(&source));
+    print(&source);
     let mut replayed = Replayed::default();
     let (set, into) = (&args.set, &mut replayed);
     let policies = Policies { recorded: known.ok().map(|info| info.knobs), replayed: policy };
@@ -35,15 +35,18 @@ fn report(replayed: &Replayed, policy: PolicyInfo) -> ExitCode {
     let Replayed { decisions, different, first, rounds, starts, .. } = replayed;
     let name = policy.name;
     let starts = if *starts > 1 { format!(", {starts} starts") } else { String::new() };
-    println!("{decisions} decisions in {rounds} rounds{starts}");
+    print(&format!("{decisions} decisions in {rounds} rounds{starts}"));
     let Some(first) = first else {
-        println!("{name} repeats every one of them");
+        print(&format!("{name} repeats every one of them"));
         return ExitCode::SUCCESS;
     };
-    println!("{name} differs in {different} of them, for the first time at entry {}:", first.entry);
-    println!("  recorded: {}", say(first.recorded.as_ref(), replayed));
-    println!("  replayed: {}", say(first.replayed.as_ref(), replayed));
-    print!("\n{}", waits(replayed).text());
+    print(&format!(
+        "{name} differs in {different} of them, for the first time at entry {}:",
+        first.entry
+    ));
+    print(&format!("  recorded: {}", say(first.recorded.as_ref(), replayed)));
+    print(&format!("  replayed: {}", say(first.replayed.as_ref(), replayed)));
+    print(&format!("\n{}", waits(replayed).text().trim_end()));
     ExitCode::from(1)
 }
 

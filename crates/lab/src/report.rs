@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use pandemonium_engine::durations::Durations;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::Span;
+use pandemonium_print::print;
 use pandemonium_sim::observer::Observer;
 use pandemonium_statistics::page::{self, escape};
 use pandemonium_statistics::picture::{self, Line};
@@ -82,7 +83,7 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
         asked.seed,
     );
     fs::write(&args.out, html).with_context(|| format!("cannot write {}", args.out))?;
-    println!("{}", args.out);
+    print(&args.out.to_string());
     Ok(ExitCode::SUCCESS)
 }
 

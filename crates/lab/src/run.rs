@@ -4,7 +4,6 @@
 
 use crate::cli::{Format, RunArgs, chosen};
 use crate::play::{Case, Played};
-use crate::printed::printable;
 use crate::simulated;
 use crate::table::{self, Cell, Table};
 use crate::timeline::Timeline;
@@ -12,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use pandemonium_engine::durations::Durations;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::Span;
+use pandemonium_print::{print, print_error};
 use pandemonium_sim::measure::GroupResult;
 use pandemonium_sim::workload::Workload;
 use std::process::ExitCode;
@@ -31,11 +31,11 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     if args.format == Format::Text {
         let shape = &first.trial.setup.shape;
         let workload = &first.trial.workload;
-        println!("{}", printable(&format!("{}: {}", workload.name, workload.about)));
-        println!(
+        print(&format!("{}: {}", workload.name, workload.about));
+        print(&format!(
             "{} CPUs, {} of simulated time, seed {}\n",
             shape.cpus, workload.duration, args.seed
-        );
+        ));
     }
     table::print(&tables(&played), args.format);
     let mut convicted = false;
@@ -44,16 +44,19 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
             convicted = true;
             let (policy, judge) = (case.policy().name, violation.judge.name());
             let at = violation.at.since(pandemonium_sim::machine::START);
-            eprintln!("\n{policy}: the judge of {judge} complains after {at}: {}", violation.why);
+            print_error(&format!(
+                "\n{policy}: the judge of {judge} complains after {at}: {}",
+                violation.why
+            ));
         }
         if args.format == Format::Text {
             let policy = case.policy().name;
             let us = result.took.as_micros().max(1) as u64;
             let rate = result.tried.counters.events * 1_000 / us;
-            eprintln!(
+            print_error(&format!(
                 "{policy}: {} events, {rate} thousand a second",
                 result.tried.counters.events
-            );
+            ));
         }
     }
     Ok(if convicted { ExitCode::from(1) } else { ExitCode::SUCCESS })
@@ -76,7 +79,9 @@ fn watched(case: &Case, args: &RunArgs) -> Result<Played> {
             workload.groups.iter().map(|group| group.comm.to_string()).collect();
         timeline.write_perfetto(path, &names, case.trial.setup.shape.cpus)?;
         if timeline.cut {
-            eprintln!("{path} holds the beginning of the run: the rest would not fit a browser");
+            print_error(&format!(
+                "{path} holds the beginning of the run: the rest would not fit a browser"
+            ));
         }
     }
     Ok(played)

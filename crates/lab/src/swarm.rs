@@ -9,6 +9,7 @@ use crate::play::Case;
 use anyhow::Result;
 use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::time::{Span, Stamp};
+use pandemonium_print::print;
 use pandemonium_sim::checkers::{Judge, Violation};
 use pandemonium_sim::machine::START;
 use pandemonium_sim::observer::{Event, Fault, Observer};
@@ -31,33 +32,33 @@ pub fn run(args: &SwarmArgs) -> Result<ExitCode> {
         storm: args.storm_us.map(Span::from_micros),
     };
     let last = args.seed.saturating_add(args.runs.saturating_sub(1));
-    println!("seeds {} to {last}, policy {}", args.seed, policy.name);
+    print(&format!("seeds {} to {last}, policy {}", args.seed, policy.name));
     if args.trace {
         describe(&swarm::draw(args.seed, &cuts, policy));
     }
     let (failures, events) = search(args, policy, &cuts);
     for (seed, violation) in failures.iter().filter(|_| args.all) {
-        println!("seed {seed}: {}: {}", violation.judge.name(), violation.why);
+        print(&format!("seed {seed}: {}: {}", violation.judge.name(), violation.why));
     }
     let Some((seed, violation)) = failures.first() else {
-        println!("{} runs, {events} events: no complaint", args.runs);
+        print(&format!("{} runs, {events} events: no complaint", args.runs));
         return Ok(ExitCode::SUCCESS);
     };
     if args.all {
-        println!("{} of {} runs fail", failures.len(), args.runs);
+        print(&format!("{} of {} runs fail", failures.len(), args.runs));
         return Ok(ExitCode::from(1));
     }
     let (seed, at) = (*seed, violation.at.since(START));
-    println!("seed {seed}: the judge of {} complains after {at}:", violation.judge.name());
-    println!("  {}", violation.why);
-    println!("repeat: {}", command(seed, policy, &cuts));
+    print(&format!("seed {seed}: the judge of {} complains after {at}:", violation.judge.name()));
+    print(&format!("  {}", violation.why));
+    print(&format!("repeat: {}", command(seed, policy, &cuts)));
     if args.trace {
         trace(&Case { trial: swarm::draw(seed, &cuts, policy) }, violation.at);
         return Ok(ExitCode::from(1));
     }
-    println!("looking for a smaller run that fails alike ...");
+    print("looking for a smaller run that fails alike ...");
     let small = swarm::shrink(seed, policy, violation.judge, cuts, judge);
-    println!("smaller: {} --trace", command(seed, policy, &small));
+    print(&format!("smaller: {} --trace", command(seed, policy, &small)));
     describe(&swarm::draw(seed, &small, policy));
     Ok(ExitCode::from(1))
 }
@@ -126,13 +127,16 @@ fn command(seed: u64, policy: PolicyInfo, cuts: &Cuts) -> String {
 }
 
 fn describe(trial: &Trial) {
-    println!("machine: {:?}", trial.setup.shape);
+    print(&format!("machine: {:?}", trial.setup.shape));
     let (fast, idle) = (trial.setup.fast_path, trial.setup.builtin_idle);
-    println!("  fast path {fast}, idle CPUs found by the kernel half {idle}");
+    print(&format!("  fast path {fast}, idle CPUs found by the kernel half {idle}"));
     for group in &trial.workload.groups {
         let (rows, row, nice) = (group.rows, group.row, group.nice);
         let place = group.place;
-        println!("tasks: {rows} x {row} {} nice {nice} {place:?} {:?}", group.comm, group.programs);
+        print(&format!(
+            "tasks: {rows} x {row} {} nice {nice} {place:?} {:?}",
+            group.comm, group.programs
+        ));
     }
     let plan = &trial.setup.faults;
     let faults: Vec<String> = Fault::ALL
@@ -141,7 +145,7 @@ fn describe(trial: &Trial) {
         .map(|fault| format!("{} {}", fault.name(), plan.of(*fault)))
         .collect();
     let storm = trial.storm.unwrap_or_default();
-    println!("faults for {storm}, in parts of a million: {}", faults.join(", "));
+    print(&format!("faults for {storm}, in parts of a million: {}", faults.join(", ")));
 }
 
 /// Prints events around a moment.
@@ -153,7 +157,7 @@ struct Around {
 impl Observer for Around {
     fn saw(&mut self, now: Stamp, event: &Event) {
         if (self.from..=self.until).contains(&now) {
-            println!("{:>12} {event:?}", now.since(START).as_nanos());
+            print(&format!("{:>12} {event:?}", now.since(START).as_nanos()));
         }
     }
 }

@@ -131,18 +131,18 @@ pub fn print(tables: &[Table], format: Format) {
         Format::Text => {
             for (number, table) in tables.iter().enumerate() {
                 let gap = if number > 0 { "\n" } else { "" };
-                print!("{gap}{}", table.text());
+                pandemonium_print::print(&format!("{gap}{}", table.text().trim_end()));
             }
         }
         Format::Csv => {
             for (number, table) in tables.iter().enumerate() {
                 let gap = if number > 0 { "\n" } else { "" };
-                print!("{gap}{}", table.csv());
+                pandemonium_print::print(&format!("{gap}{}", table.csv().trim_end()));
             }
         }
         Format::Json => {
             let all: Vec<serde_json::Value> = tables.iter().map(Table::json).collect();
-            println!("{}", serde_json::Value::from(all));
+            pandemonium_print::print(&serde_json::Value::from(all).to_string());
         }
     }
 }

@@ -7,6 +7,7 @@
 //! (PR_SET_PDEATHSIG), but offline CPUs stay offline.
 
 use anyhow::{Context, Result, bail, ensure};
+use pandemonium_host::print::print_error;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -112,7 +113,7 @@ impl Drop for Cpus {
             let path = self.folder.join(format!("cpu{cpu}/online"));
             let is_off = fs::read_to_string(path).is_ok_and(|text| text.trim() == "0");
             if is_off && let Err(error) = self.switch(cpu, true) {
-                eprintln!("warning: {error:#}: do it by hand");
+                print_error(&format!("warning: {error:#}: do it by hand"));
             }
         }
     }

@@ -25,7 +25,7 @@ use contenders::{Contender, Loaded};
 use guard::Cpus;
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
-use pandemonium_host::print::print;
+use pandemonium_host::print::{print, print_error};
 use probe::{Options, PhaseResult, Probe};
 use progress::Progress;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let outcome = bench.measure_all();
     print(&format!("results: {}", bench.path.display()));
     if guard::was_interrupted() {
-        eprintln!("error: interrupted; the results have what was measured until then");
+        print_error("error: interrupted; the results have what was measured until then");
         return Ok(ExitCode::from(INTERRUPTED));
     }
     outcome.map_err(Failure::Internal)?;
@@ -55,7 +55,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     match bench.results.failures.len() {
         0 => Ok(ExitCode::SUCCESS),
         failures => {
-            eprintln!("error: {failures} failures; the results have the reasons");
+            print_error(&format!("error: {failures} failures; the results have the reasons"));
             Ok(ExitCode::FAILURE)
         }
     }

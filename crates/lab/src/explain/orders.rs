@@ -4,7 +4,7 @@
 
 use super::milliseconds;
 use pandemonium_engine::facts::Facts;
-use pandemonium_engine::task::{Dispatch, Pid};
+use pandemonium_engine::task::{Comm, Dispatch, Pid};
 use pandemonium_engine::time::Stamp;
 use std::collections::BTreeMap;
 
@@ -46,10 +46,10 @@ impl Orders {
     }
 
     /// In a sentence; nothing if no order was executed.
-    pub fn tell(&self, start: Stamp, names: &BTreeMap<Pid, String>) -> String {
+    pub fn tell(&self, start: Stamp, names: &BTreeMap<Pid, Comm>) -> String {
         let Some(last) = &self.last else { return String::new() };
         let preempted = last.preempted.map_or(String::new(), |pid| {
-            let name = names.get(&pid).map_or("a task", String::as_str);
+            let name = names.get(&pid).map_or("a task".into(), Comm::to_string);
             format!(", preempting {name}[{}]", pid.as_raw())
         });
         format!(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Reads a recording. The file is untrusted input.
+//! Reads a recording. The file is untrusted input: whatever is in it, reading takes a bounded
+//! amount of memory, and time in proportion to the size of the file.
 
 use super::write::{Header, MAGIC, VERSION};
 use crate::{Entry, WORDS_MAX, decode, length};
@@ -8,17 +9,38 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
 use std::io::{BufReader, Read};
 
-/// Longest header. A real one has a few lines.
+/// Longest header, in bytes. A real one has a few lines.
 const HEADER_MAX: u32 = 1 << 20;
+/// A file may decompress to so many bytes, whatever its size,
+const PLAIN_MIN: u64 = 64 << 20;
+/// and to so many more for each of its bytes. A real one has some 15; one that was made to keep a
+/// reader busy has more than ten thousand.
+const EXPANSION_MAX: u64 = 500;
 
 /// A recording, read entry by entry.
 pub struct Recording<R: Read> {
     /// The header.
     pub header: Header,
-    input: zstd::Decoder<'static, BufReader<R>>,
+    input: zstd::Decoder<'static, BufReader<Counted<R>>>,
+    /// Bytes that were decompressed so far.
+    plain: u64,
     /// Entries read so far.
     entries: u64,
     finished: bool,
+}
+
+/// A reader that counts what was read.
+struct Counted<R> {
+    input: R,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        self.bytes += read as u64;
+        Ok(read)
+    }
 }
 
 impl Recording<File> {
@@ -40,7 +62,7 @@ impl<R: Read> Recording<R> {
             version == VERSION,
             "the recording has format {version}, and this program reads format {VERSION}"
         );
-        let mut input = zstd::Decoder::new(input)?;
+        let mut input = zstd::Decoder::new(Counted { input, bytes: 0 })?;
         let mut size = [0; 4];
         input.read_exact(&mut size).context("the recording is cut off in its header")?;
         let size = u32::from_le_bytes(size);
@@ -49,7 +71,7 @@ impl<R: Read> Recording<R> {
         input.read_exact(&mut json).context("the recording is cut off in its header")?;
         let header: Header =
             serde_json::from_slice(&json).context("the recording's header is damaged")?;
-        Ok(Recording { header, input, entries: 0, finished: false })
+        Ok(Recording { header, input, plain: 0, entries: 0, finished: false })
     }
 
     /// Entries read so far.
@@ -63,6 +85,12 @@ impl<R: Read> Recording<R> {
             return Ok(None);
         }
         let number = self.entries;
+        let most = PLAIN_MIN + EXPANSION_MAX * self.input.get_ref().get_ref().bytes;
+        ensure!(
+            self.plain <= most,
+            "the recording is no real one: it decompresses to more than {EXPANSION_MAX} times its \
+             size"
+        );
         let mut words = [0; WORDS_MAX];
         words[0] = self.word()?;
         let damaged = || format!("the recording is damaged at entry {number}");
@@ -86,6 +114,35 @@ impl<R: Read> Recording<R> {
         self.input
             .read_exact(&mut bytes)
             .with_context(|| format!("the recording is cut off or damaged at entry {number}"))?;
+        self.plain += bytes.len() as u64;
         Ok(u64::from_le_bytes(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::write::Recorder;
+    use super::*;
+
+    /// Decompressing is cheap, so a small file could otherwise keep a reader busy for hours.
+    #[test]
+    fn a_file_that_decompresses_to_far_more_than_its_size_is_refused() {
+        let header = Header { source: "x".into(), policy: "fifo".into(), redacted: false };
+        let mut recorder = Recorder::new(Vec::new(), &header, &[]).unwrap();
+        let count = PLAIN_MIN / 16 + 600_000;
+        (0..count).for_each(|_| recorder.add(&Entry::Dropped(7)));
+        let bytes = recorder.finish().unwrap();
+        let plain = count * 16;
+        let ratio = plain / bytes.len() as u64;
+        assert!(ratio > EXPANSION_MAX, "the file is no bomb: it expands by {ratio}");
+        let mut recording = Recording::new(&bytes[..]).unwrap();
+        let error = loop {
+            match recording.next_entry() {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("it was read to its end"),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("more than 500 times its size"), "{error}");
     }
 }

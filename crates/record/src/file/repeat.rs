@@ -19,8 +19,8 @@ use std::io::Read;
 const KNOWN_MAX: usize = 8 * CAPACITY as usize;
 /// Most distinct pids: the kernel's limit.
 const PIDS_MAX: usize = 1 << 22;
-/// Most distinct names, so that no file can exhaust the memory.
-const NAMES_MAX: usize = 1 << 16;
+/// Most distinct names of which waits are kept, some 5 KB each: no file can exhaust the memory.
+const NAMES_MAX: usize = 1 << 12;
 
 /// A decision in which a replay differs from its recording.
 pub struct Difference {

@@ -35,6 +35,13 @@ pub struct Header {
     pub redacted: bool,
 }
 
+/// Names that are replaced by numbers of their own. Tasks can rename themselves as often as they
+/// like; all further names share one replacement, so that redaction takes a bounded amount of
+/// memory.
+const REPLACED_MAX: usize = 1 << 16;
+/// The replacement that they share.
+const OTHER: &str = "program-other";
+
 /// Writes a recording.
 pub struct Recorder<W: Write> {
     out: zstd::Encoder<'static, W>,
@@ -108,8 +115,9 @@ impl<W: Write> Recorder<W> {
 
 /// Replaces program names. Each name always gets the same replacement, so that learned profiles
 /// still match. Names on which the policies act are kept: without them a replay would decide
-/// differently. One difference remains: if the process database is full, the order of names
-/// breaks ties between the longest unseen programs when it evicts one.
+/// differently. Two differences remain: if the process database is full, the order of names
+/// breaks ties between the longest unseen programs when it evicts one, and beyond
+/// [`REPLACED_MAX`] names further ones count as one program.
 #[derive(Default)]
 struct Redactor {
     replaced: BTreeMap<Comm, Comm>,
@@ -121,6 +129,8 @@ struct Redactor {
 impl Redactor {
     fn redact(&mut self, entry: &mut Entry) {
         match entry {
+            // Each start of a scheduler names its own.
+            Entry::Started { .. } => self.acted_on.clear(),
             Entry::Named(name, _) => self.acted_on.push(*name),
             Entry::Took(arrival) => arrival.comm = self.name(arrival.comm),
             Entry::Remembered(memo) => memo.comm = self.name(memo.comm),
@@ -140,7 +150,38 @@ impl Redactor {
             return comm;
         }
         let number = self.replaced.len();
+        if number >= REPLACED_MAX && !self.replaced.contains_key(&comm) {
+            return Comm::from_text(OTHER);
+        }
         let new = || Comm::from_text(&format!("program-{number}"));
         *self.replaced.entry(comm).or_insert_with(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pandemonium_engine::task::Tier;
+
+    #[test]
+    fn redaction_keeps_a_bounded_number_of_names_and_hides_the_others_too() {
+        let mut redactor = Redactor::default();
+        let own = |number: usize| Comm::from_text(&format!("secret-{number}"));
+        let hidden: Vec<Comm> =
+            (0..REPLACED_MAX + 9).map(|number| redactor.name(own(number))).collect();
+        assert_eq!(redactor.replaced.len(), REPLACED_MAX);
+        assert_eq!(hidden[REPLACED_MAX - 1], Comm::from_text("program-65535"));
+        assert!(hidden[REPLACED_MAX..].iter().all(|name| *name == Comm::from_text(OTHER)));
+        assert_eq!(redactor.name(own(3)), hidden[3], "a known name keeps its replacement");
+    }
+
+    #[test]
+    fn names_that_only_an_earlier_start_acted_on_are_replaced() {
+        let mut redactor = Redactor::default();
+        let game = Comm::from_text("game");
+        redactor.redact(&mut Entry::Named(game, Tier::Interactive));
+        assert_eq!(redactor.name(game), game);
+        redactor.redact(&mut Entry::Started { cpus: 2 });
+        assert_ne!(redactor.name(game), game);
     }
 }

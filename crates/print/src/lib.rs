@@ -2,6 +2,17 @@
 
 //! Output to a terminal or a pipe. Text may come from the kernel, from a file or from the name of a
 //! task, and must not control the terminal.
+//!
+//! ```
+//! use pandemonium_print::{one_line, printable};
+//!
+//! assert_eq!(printable("evil\x1b[2J\nname"), "evil?[2J\nname");
+//! assert_eq!(one_line("evil\nname"), "evil?name");
+//! ```
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 use std::borrow::Cow;
 use std::io::Write;

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The functions of fuzz targets: each takes any bytes as one kind of input of the driver. The
+//! outcome is an error or a result, never a panic.
+//!
+//! The fuzzer calls them, and so do tests.
+
+use crate::adaptive::Adaptive;
+use crate::cli::Options;
+use crate::fast_path_counters::FastPathCounters;
+use crate::reading::{Driver, Reading};
+use crate::shared::Shared;
+use crate::shared::reply::{REPLY_WORDS, Reply};
+use crate::{explain, health, tasks, tune};
+use clap::Parser;
+use pandemonium_engine::PolicyType;
+use pandemonium_engine::knobs::KeySet;
+use pandemonium_engine::time::Stamp;
+use pandemonium_host::ejection::Ejection;
+use pandemonium_policies::Pandemonium;
+use pandemonium_policies::knobs::TABLE;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+/// A command line: words with newlines between them, which need not be UTF-8.
+pub fn options(data: &[u8]) {
+    let words = data.split(|byte| *byte == b'\n').map(OsStr::from_bytes);
+    match Options::try_parse_from([OsStr::new("scx_pandemonium_user")].into_iter().chain(words)) {
+        Ok(options) => drop((options.check(), options.policy())),
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+/// The arguments of a request for statistics, as JSON or as lines `NAME=VALUE`: to turn knobs, and
+/// to explain a task.
+pub fn request(data: &[u8]) {
+    static ADAPTIVE: OnceLock<Adaptive> = OnceLock::new();
+    let adaptive = ADAPTIVE.get_or_init(|| {
+        let shared = Arc::new(Shared::create().expect("there is memory for one"));
+        Adaptive::new(shared, Pandemonium::adapting(4, TABLE.defaults(), KeySet::none(&TABLE)))
+    });
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let args: BTreeMap<String, String> = serde_json::from_str(text).unwrap_or_else(|_| {
+        let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    });
+    let response = tune::respond(adaptive, &args);
+    assert!(response.is_ok_and(|response| response.is_object()));
+    drop(explain::query(&args));
+}
+
+/// The shared memory, each of its words as it may be while the other side writes, or after a fault.
+pub fn shared(data: &[u8]) {
+    static SHARED: OnceLock<Shared> = OnceLock::new();
+    let shared = SHARED.get_or_init(|| Shared::create().expect("there is memory for one"));
+    let words: Vec<u64> = data
+        .chunks(8)
+        .map(|chunk| chunk.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
+        .collect();
+    // The input repeats: every part of the memory gets words of it.
+    for (cell, word) in shared.words().iter().zip(words.iter().cycle()) {
+        cell.store(*word, Ordering::Relaxed);
+    }
+    let (driver, at) = (Driver::default(), Stamp::from_nanos(words.first().copied().unwrap_or(0)));
+    let (numbers, fast_path) = (shared.counters.read(), shared.fast_path.read());
+    let after = Reading { at, numbers, fast_path, driver };
+    let before = Reading { fast_path: FastPathCounters::default(), ..after };
+    drop((health::health(&Reading::default(), &before), health::health(&before, &after)));
+    let _ = shared.knobs.newer(&TABLE, &mut 0);
+    let _ = shared.query.newer(&mut 0);
+    drop(shared.programs.read());
+    drop(shared.ejection.take());
+    assert!(!tasks::table(shared.take_memos()).contains('\x1b'));
+    let reply =
+        std::array::from_fn::<u64, REPLY_WORDS, _>(|at| words.get(at).copied().unwrap_or_default());
+    if let Some(reply) = Reply::from_words(&reply) {
+        let lines = explain::describe(&reply, &|_| None);
+        assert!(!lines.iter().any(|line| line.contains(char::is_control)), "{lines:?}");
+    }
+}
+
+/// The kernel's exit text and debug dump: the first line is the reason, the second the message, and
+/// the rest the dump.
+pub fn ejection(data: &[u8]) {
+    let mut parts = data.splitn(3, |byte| *byte == b'\n');
+    let mut text = || String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
+    let ejection = Ejection {
+        kind: 1026,
+        reason: text(),
+        message: text(),
+        dump: text(),
+        gap_ns: data.len() as u64 * 100_000_000,
+    };
+    let sentence = ejection.sentence();
+    assert!(!sentence.contains(char::is_control), "{sentence:?}");
+    let report = ejection.redacted();
+    assert!(!report.contains(|c: char| c.is_control() && c != '\n'), "{report:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use pandemonium_seeds::survives;
+
+    #[test]
+    fn any_words_are_options_or_refused() {
+        survives("options", 200, super::options);
+    }
+
+    #[test]
+    fn any_request_is_answered_or_refused() {
+        survives("request", 1_000, super::request);
+    }
+
+    #[test]
+    fn any_shared_memory_is_read() {
+        survives("shared", 20, super::shared);
+    }
+
+    #[test]
+    fn any_end_by_the_kernel_is_told() {
+        survives("ejection", 1_000, super::ejection);
+    }
+}
