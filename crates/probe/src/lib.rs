@@ -197,7 +197,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let text = error.to_string();
-    let sentence = text.lines().next().unwrap_or_default();
+    let mut lines = text.lines();
+    let mut sentence = lines.next().unwrap_or_default().to_owned();
+    if sentence.ends_with(':') {
+        sentence = format!("{sentence} {}", lines.next().unwrap_or_default().trim());
+    }
     eprintln!("{sentence} (see --help)");
     ExitCode::from(2)
 }

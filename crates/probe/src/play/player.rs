@@ -153,7 +153,8 @@ impl<'a> Player<'a> {
     }
 
     fn record(&self, now: u64, ns: u64) {
-        if self.world.notices[self.group].is_some() && self.world.control.measures(now) {
+        let noticed = self.world.notices[self.group].is_some_and(|notice| notice != Notice::Work);
+        if noticed && self.world.control.measures(now) {
             let late = self.group().deadline.is_some_and(|deadline| ns > deadline.as_nanos());
             self.world.recorders[self.group].record(ns, late);
         }
