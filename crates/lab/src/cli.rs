@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// CPUs of a mix unless the command line has them.
-const CPUS_DEFAULT: u32 = 2;
+pub const MIX_CPUS: u32 = 2;
 /// Fewer runs than this say nothing about noise.
 pub const SEEDS_MIN: u64 = 10;
 
@@ -292,7 +292,7 @@ pub struct MixArgs {
     pub seed: u64,
 
     /// CPUs of the machine, 1 to 1024
-    #[arg(short = 'n', long, value_name = "N", default_value_t = CPUS_DEFAULT,
+    #[arg(short = 'n', long, value_name = "N", default_value_t = MIX_CPUS,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub cpus: u32,
 }
@@ -304,7 +304,7 @@ pub struct MixesArgs {
     pub seeds: Seeds,
 
     /// CPUs of the machine, 1 to 1024
-    #[arg(short = 'n', long, value_name = "N", default_value_t = CPUS_DEFAULT,
+    #[arg(short = 'n', long, value_name = "N", default_value_t = MIX_CPUS,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub cpus: u32,
 

@@ -2,6 +2,7 @@
 
 //! The workloads that come with the lab.
 
+use crate::cli::MIX_CPUS;
 use anyhow::{Context, Result, bail};
 use pandemonium_sim::topology::Shape;
 use pandemonium_sim::workload::Workload;
@@ -25,8 +26,6 @@ workloads! {
 
 /// The beginning of a mix's name; its seed follows.
 const MIX: &str = "mix-";
-/// CPUs of a mix if none are given.
-const MIX_CPUS: u32 = 2;
 
 /// Reads the workload of this name, draws the mix of this name, or reads the one in this file.
 pub fn load(name: &str, cpus: Option<u32>) -> Result<(Workload, Shape)> {
