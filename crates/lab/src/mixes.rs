@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `pandemonium_lab mixes`: workloads that seeds have drawn, under two policies or more, judged part
-//! by part.
+//! `pandemonium_lab mixes`: workloads that seeds have drawn, under two policies or more, judged
+//! part by part.
 
 use crate::cli::{MixesArgs, What};
 use crate::parallel;

@@ -177,7 +177,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 fn phase_help() -> String {
     let lines = PHASES.iter().map(|phase| format!("\n  {:20} {}", phase.name, phase.about));
     format!(
-        "Phases:{}\n\n`play --help` explains how to play a workload file, or a mix that a seed draws.",
+        "Phases:{}\n\n`play --help` tells how to play a workload file or a mix.",
         lines.collect::<String>()
     )
 }

@@ -13,7 +13,8 @@
 //!
 //! ```
 //! let (workload, machine) = pandemonium_workload::read(
-//!     "name = \"hogs\"\nduration_ms = 100\n[[task]]\nname = \"hog\"\nkind = \"burn\"\ncount = \"2n\"",
+//!     "name = \"hogs\"\nduration_ms = 100\n[[task]]\nname = \"hog\"\n\
+//!      kind = \"burn\"\ncount = \"2n\"",
 //!     Some(4),
 //! )
 //! .unwrap();

@@ -16,8 +16,8 @@ pub struct RunArguments {
     /// Measure these phases only, comma-separated; `probe --help` lists all
     #[arg(long, value_name = "PHASE", value_delimiter = ',')]
     pub phases: Vec<String>,
-    /// Measure these mixes, which seeds draw: one seed, or every second one of a range such as 2..60;
-    /// without --phases, only these
+    /// Measure these mixes, which seeds draw: one seed, or every second one of a range such as
+    /// 2..60; without --phases, only these
     #[arg(long, value_name = "SEED..SEED")]
     pub mix: Option<Seeds>,
     /// Measure with these numbers of CPUs, comma-separated; the other CPUs go offline meanwhile

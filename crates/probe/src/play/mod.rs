@@ -152,7 +152,9 @@ fn report(world: &World, parts: Vec<(usize, Part)>, taken: &Taken) -> Report {
         if part.notice != Notice::Work {
             let name = figure_name(number, &part.name);
             report.lower(format!("{name}.p99"), Unit::Us, part.p99_us);
-            report.lower(format!("{name}.missed"), Unit::Count, part.missed as f64);
+            if part.notice == Notice::Frame {
+                report.lower(format!("{name}.missed"), Unit::Count, part.missed as f64);
+            }
         }
         report.parts.push(part);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How the tasks of a play come into being: a process for each row and a thread for each task of it,
-//! or one process that keeps the jobs of a group going.
+//! How the tasks of a play come into being: a process for each row and a thread for each task of
+//! it, or one process that keeps the jobs of a group going.
 
 use super::player::{Player, World};
 use super::seat::Row;
@@ -37,7 +37,7 @@ impl Drop for Processes {
     }
 }
 
-/// Starts the processes of a group; their tasks wait at the gate. This process must have one thread.
+/// Starts the processes of a group; their tasks wait at the gate. This process has one thread.
 pub fn start(world: &World, number: usize) -> Result<Processes> {
     let group = &world.workload.groups[number];
     ensure!(!group.kthread, "{}: kernel threads can be simulated only", group.comm);

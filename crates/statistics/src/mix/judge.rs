@@ -5,8 +5,8 @@
 use super::{Notice, Part};
 use crate::sample::Sample;
 
-/// So many times must be measured before a p99 or a p99.9 is compared: fewer have none, only a worst
-/// case. One of the two schedulers is enough, so that none can hide a part by starving it.
+/// So many times must be measured before a p99 or a p99.9 is compared: fewer have none, only a
+/// worst case. One of the two schedulers is enough, so that none can hide a part by starving it.
 const P99_MIN: u64 = 100;
 const P999_MIN: u64 = 1_000;
 /// The shortest time that a ratio divides by, in microseconds: below it is the cost of a clock.

@@ -35,8 +35,8 @@ pub fn text(title: &str, lines: &[Line], repeat: impl Fn(&Line) -> String) -> St
     if let Some((line, pair)) = worst(lines) {
         let (part, notice) = (&pair.part, pair.notice.name());
         text += &format!(
-            "\nworst: {part} ({notice}) of {} on {} CPUs, {:.2} times the base's p99; to repeat:\n  \
-             {}\n",
+            "\nworst: {part} ({notice}) of {} on {} CPUs, {:.2} times the base's p99; to \
+             repeat:\n  {}\n",
             line.mix,
             line.cpus,
             pair.ratio(),
@@ -98,8 +98,8 @@ fn worst(lines: &[Line]) -> Option<(&Line, &Pair)> {
     all.max_by(|one, other| one.1.ratio().total_cmp(&other.1.ratio()))
 }
 
-/// Draws a dot for each mix: its worst ratio of p99 to the right, its ratio of work upwards. Left of
-/// 1 nothing that is noticed is later than under the base. The worst mix has its name.
+/// Draws a dot for each mix: its worst ratio of p99 to the right, its ratio of work upwards. Left
+/// of 1 nothing that is noticed is later than under the base. The worst mix has its name.
 pub fn picture(lines: &[Line]) -> Result<String> {
     let dots: Vec<(f64, f64, &Line)> = lines
         .iter()

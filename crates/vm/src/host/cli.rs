@@ -163,8 +163,8 @@ pub struct LabArguments {
     /// Measure these phases only, comma-separated; all of them take long.
     #[arg(long, value_name = "PHASE", value_delimiter = ',')]
     pub phases: Vec<String>,
-    /// Measure these mixes, which seeds draw: one seed, or every second one of a range such as 2..60;
-    /// without --phases, only these
+    /// Measure these mixes, which seeds draw: one seed, or every second one of a range such as
+    /// 2..60; without --phases, only these
     #[arg(long, value_name = "SEED..SEED")]
     pub mix: Option<Seeds>,
     /// Measure each phase for S seconds of the guest
