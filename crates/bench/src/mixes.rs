@@ -13,6 +13,8 @@ use std::process::ExitCode;
 
 /// The begin of the name of a mix, as a phase; its seed follows.
 const MIX: &str = "mix-";
+/// Options of one word that change what a mix measures.
+const KEPT: [&str; 3] = ["--seconds", "--seed", "--series"];
 
 /// The name of the mix of this seed.
 pub fn name(seed: u64) -> String {
@@ -83,10 +85,19 @@ fn measured(run: &Run) -> Measured<'_> {
 /// The command that repeats a mix.
 fn repeat(results: &Results, line: &Line) -> String {
     let (seed, cpus) = (seed(&line.mix).unwrap_or_default(), line.cpus);
-    match results.machine.clock {
-        Clock::Exact => format!("pandemonium_vm lab --mix {seed} --cpus {cpus} --iterations 1"),
-        Clock::Real => format!("pandemonium_bench run --mix {seed} --cpus {cpus}"),
-    }
+    let program = match results.machine.clock {
+        Clock::Exact => "pandemonium_vm lab",
+        Clock::Real => "pandemonium_bench run",
+    };
+    let more = kept(&results.command);
+    format!("{program} --mix {seed} --cpus {cpus} --iterations 1{more}")
+}
+
+/// The options of a command line that change what a mix measures, to be given again.
+fn kept(command: &str) -> String {
+    let words: Vec<&str> = command.split(' ').collect();
+    let pairs = words.windows(2).filter(|pair| KEPT.contains(&pair[0]));
+    pairs.map(|pair| format!(" {} {}", pair[0], pair[1])).collect()
 }
 
 #[cfg(test)]
@@ -97,5 +108,12 @@ mod tests {
     fn a_mix_is_a_phase_with_a_seed() {
         assert_eq!(seed(&name(12)), Some(12));
         assert_eq!(["mixed", "mix-", "mix-x", "wake"].map(seed), [None; 4]);
+    }
+
+    #[test]
+    fn what_repeats_a_mix_measures_it_as_long_on_the_same_kernel() {
+        let command = "pandemonium_vm lab --mix 2..8 --seconds 4 --cpus 1,2 --series 7.3";
+        assert_eq!(kept(command), " --seconds 4 --series 7.3");
+        assert_eq!(kept("pandemonium_bench run --mix 2"), "");
     }
 }
