@@ -31,6 +31,8 @@ pub enum BenchCommand {
     ///
     /// Exit code 0: nothing is worse; 1: something is worse; 2: the files cannot be compared.
     Diff(DiffArguments),
+    /// Show the mixes of a results file: one line for each, and where the ratios lie
+    Mixes(MixesArguments),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -90,4 +92,21 @@ pub struct DiffArguments {
     /// Compare this scheduler only; may be given several times
     #[arg(long, value_name = "NAME")]
     pub scheduler: Vec<String>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct MixesArguments {
+    /// The results file that `bench run --mix` has written
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Compare with this scheduler instead of the kernel's
+    #[arg(long, value_name = "NAME")]
+    pub beside: Option<String>,
+    /// Show this scheduler only; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub scheduler: Vec<String>,
+    /// Draw each mix of the last scheduler shown as a dot, and write the picture (SVG) to a file,
+    /// which is replaced
+    #[arg(long, value_name = "PATH")]
+    pub picture: Option<PathBuf>,
 }

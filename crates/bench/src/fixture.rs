@@ -64,6 +64,7 @@ fn run(phase: &str, scheduler: &str, iteration: u32, p99: f64, work: f64) -> Run
             unit: Unit::Ns,
             buckets: vec![(edge(0.1), 900), (edge(0.5), 80), (edge(1.0), 15), (edge(1.5), 5)],
         }],
+        parts: Vec::new(),
     }
 }
 

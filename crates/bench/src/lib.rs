@@ -11,6 +11,7 @@
 //! | `bars` | required values for figures, and which are met |
 //! | `contents`, `report` | what a report shows, and the command that writes it |
 //! | `terminal`, `html`, `export` | one module for each output format |
+//! | `mixes` | a set of mixes, judged part by part |
 //! | `diff` | which figures changed between two results files |
 //!
 //! The crate is the program `pandemonium_bench` as a library:
@@ -39,6 +40,7 @@ mod export;
 #[cfg(test)]
 mod fixture;
 mod html;
+mod mixes;
 mod ratios;
 mod report;
 mod results;
@@ -77,6 +79,7 @@ fn run(arguments: &BenchArguments) -> Result<ExitCode, Failure> {
         BenchCommand::Install(arguments) => return install(arguments),
         BenchCommand::Report(arguments) => report::run(arguments),
         BenchCommand::Diff(arguments) => diff::run(arguments),
+        BenchCommand::Mixes(arguments) => mixes::run(arguments),
     };
     result.map_err(|error| Failure::Usage(format!("{error:#}")))
 }

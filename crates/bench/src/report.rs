@@ -44,7 +44,7 @@ pub fn run(arguments: &ReportArguments) -> Result<ExitCode> {
 }
 
 /// Makes this scheduler the first one, with which the others are compared.
-fn put_first(results: &mut Results, name: &str) -> Result<()> {
+pub fn put_first(results: &mut Results, name: &str) -> Result<()> {
     let at = results.schedulers.iter().position(|scheduler| scheduler.name == name);
     let at = at.with_context(|| format!("no scheduler in the file is named {name:?}"))?;
     results.schedulers[..=at].rotate_right(1);
@@ -58,7 +58,8 @@ fn columns(arguments: &ReportArguments) -> Option<usize> {
     columns.map(usize::from)
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
+/// Replaces the file PATH.
+pub fn write(path: &Path, text: &str) -> Result<()> {
     let name = path.file_name().context("the path names no file")?;
     let directory = durable::directory(&durable::parent(path).canonicalize()?)?;
     durable::put(&directory, name, Existing::Replaced, |file| file.write_all(text.as_bytes()))

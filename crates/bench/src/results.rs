@@ -9,6 +9,7 @@
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use pandemonium_host::durable::{self, Existing};
 use pandemonium_statistics::figure::{Better, Curve, Figure, Unit};
+use pandemonium_statistics::mix::Part;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -33,6 +34,7 @@ const PLACES_MAX: usize = 1_000;
 const CELLS_MAX: usize = 20_000;
 const CURVES_MAX: usize = 16;
 const BUCKETS_MAX: usize = 4_096;
+const PARTS_MAX: usize = 64;
 
 /// Old names of phases, which stored files may have, and their names now.
 const RENAMED_PHASES: [(&str, &str); 1] = [("births", "new-tasks")];
@@ -115,6 +117,9 @@ pub struct Run {
     pub iteration: u32,
     pub figures: Vec<Figure>,
     pub curves: Vec<Curve>,
+    /// The parts of a mix.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
 }
 
 /// A scheduler or a phase that failed.
@@ -203,6 +208,10 @@ impl Run {
         ensure!(self.cpus > 0, "no CPU was used");
         ensure!(!self.figures.is_empty(), "nothing was measured");
         ensure!(self.curves.len() <= CURVES_MAX, "it has too many curves");
+        ensure!(self.parts.len() <= PARTS_MAX, "it has too many parts");
+        for part in &self.parts {
+            ensure!(part.is_sound() && part.name.len() <= 64, "a part of it is not sound");
+        }
         let mut names = BTreeSet::new();
         for figure in &self.figures {
             let name = figure.name.as_str();

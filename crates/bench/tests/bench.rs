@@ -322,3 +322,64 @@ fn the_largest_file_does_not_exhaust_memory() {
         }
     }
 }
+
+/// A results file with two mixes, whose p99 under `ours` is the kernel's times the factor.
+fn mixes(factors: [f64; 2]) -> Value {
+    let mut results = results(1, 1.0);
+    let part = |name: &str, notice: &str, p99: f64, work: f64| {
+        json!({
+            "name": name, "notice": notice, "tasks": 2, "weight": 1024, "equals": notice == "work",
+            "count": 1_000, "p50_us": p99 / 2.0, "p99_us": p99, "p999_us": p99, "worst_us": p99,
+            "missed": 0, "work": work, "least_to_most": null,
+        })
+    };
+    let mut runs = Vec::new();
+    for (mix, factor) in ["mix-2", "mix-4"].iter().zip(factors) {
+        for (scheduler, factor) in [("kernel", 1.0), ("ours", factor), ("peer", 1.0)] {
+            runs.push(json!({
+                "cpus": 2, "phase": mix, "scheduler": scheduler, "iteration": 0, "curves": [],
+                "figures": [{ "name": "work", "unit": "%", "better": "higher", "value": 190.0 }],
+                "parts": [
+                    part("editor", "wakeup", 4_000.0 * factor, 0.1),
+                    part("hog", "work", 0.0, 1.9),
+                ],
+            }));
+        }
+    }
+    results["runs"] = Value::from(runs);
+    results
+}
+
+#[test]
+fn each_mix_is_a_line_and_the_worst_has_the_command_that_repeats_it() {
+    let scratch = Scratch::new("mixes");
+    let file = scratch.file("mixes.json", mixes([0.1, 1.25]).to_string());
+    let picture = scratch.0.join("mixes.svg");
+    let drawn = picture.to_str().unwrap();
+    let text = printed(0, &["mixes", &file, "--scheduler", "ours", "--picture", drawn]);
+    let lines = text.lines().filter(|line| line.starts_with("mix-"));
+    assert_eq!(lines.count(), 2, "{text}");
+    assert!(text.contains("editor (wakeup) of mix-4 on 2 CPUs, 1.25 times"), "{text}");
+    assert!(text.contains("--mix 4 --cpus 2"), "{text}");
+    assert!(!text.contains("peer"), "{text}");
+    assert_eq!(fs::read_to_string(picture).unwrap().matches("<circle").count(), 2);
+    // The other commands know mixes as phases.
+    assert!(printed(0, &["report", &file]).contains("mix-4"));
+}
+
+#[test]
+fn a_file_without_mixes_or_with_nonsense_in_them_is_refused() {
+    let scratch = Scratch::new("no-mixes");
+    let none = scratch.file("none.json", results(1, 1.0).to_string());
+    assert!(refused(&["mixes", &none]).contains("no mix"));
+    let good = mixes([1.0, 1.0]);
+    let file = scratch.file("good.json", good.to_string());
+    assert!(refused(&["mixes", &file, "--scheduler", "x"]).contains("no such scheduler"));
+    for (field, value) in [("missed", json!(2_000)), ("p99_us", json!(-1.0))] {
+        let mut bad = good.clone();
+        bad["runs"][0]["parts"][0][field] = value;
+        let file = scratch.file("bad.json", bad.to_string());
+        assert!(refused(&["mixes", &file]).contains("not sound"), "{field}");
+    }
+    assert!(refused(&["run", "--kernel-only", "--mix", "9..2"]).contains("2..60"));
+}

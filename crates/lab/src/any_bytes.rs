@@ -7,7 +7,6 @@
 
 use crate::explain::explain;
 use crate::replay::waits;
-use crate::workload_file;
 use pandemonium_engine::knobs::Table;
 use pandemonium_engine::procdb::codec;
 use pandemonium_engine::procdb::{Minute, ProcDb};
@@ -20,6 +19,7 @@ use pandemonium_record::file::read::Recording;
 use pandemonium_record::file::repeat::{Policies, Replayed, repeat};
 use pandemonium_record::file::write::{MAGIC, VERSION};
 use pandemonium_record::{Reader, WORDS_MAX, decode, ring_words};
+use pandemonium_workload as workload_file;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 

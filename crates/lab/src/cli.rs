@@ -7,9 +7,12 @@ use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::PolicyType;
 use pandemonium_policies::{Catalog, Fifo, Vruntime};
 use pandemonium_sim::observer::Fault;
+use pandemonium_statistics::mix::Seeds;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+/// CPUs of a mix unless the command line has them.
+pub const MIX_CPUS: u32 = 2;
 /// Fewer runs than this say nothing about noise.
 pub const SEEDS_MIN: u64 = 10;
 
@@ -44,6 +47,10 @@ pub enum Command {
     Swarm(SwarmArgs),
     /// List the workloads that come with the lab
     Workloads,
+    /// Print the workload file of a mix: a workload that a seed has drawn
+    Mix(MixArgs),
+    /// Run a set of mixes and compare policies with the first, part by part
+    Mixes(MixesArgs),
     /// Write a crate with a policy of your own: policy, scheduler, lab, test
     New(NewArgs),
 }
@@ -51,7 +58,7 @@ pub enum Command {
 /// What to simulate.
 #[derive(Clone, Debug, Args)]
 pub struct What {
-    /// A workload that comes with the lab (`pandemonium_lab workloads`), or a file
+    /// A workload that comes with the lab (`pandemonium_lab workloads`), mix-SEED, or a file
     #[arg(value_name = "WORKLOAD")]
     pub workload: String,
 
@@ -276,6 +283,58 @@ pub struct SwarmArgs {
     /// Say what was drawn, and everything that happens from 20 ms before the complaint on
     #[arg(long)]
     pub trace: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct MixArgs {
+    /// The seed; `run mix-SEED` runs the same workload
+    #[arg(value_name = "SEED")]
+    pub seed: u64,
+
+    /// CPUs of the machine, 1 to 1024
+    #[arg(short = 'n', long, value_name = "N", default_value_t = MIX_CPUS,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cpus: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct MixesArgs {
+    /// A seed, or the first and the last of every second one: 2..60 for 2, 4, 6 to 60
+    #[arg(value_name = "SEED..SEED")]
+    pub seeds: Seeds,
+
+    /// CPUs of the machine, 1 to 1024
+    #[arg(short = 'n', long, value_name = "N", default_value_t = MIX_CPUS,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cpus: u32,
+
+    /// The policies, with commas in between; the others are compared with the first
+    /// [default: vruntime and the default policy]
+    #[arg(short, long, value_name = "P,P", value_delimiter = ',', value_parser = policy)]
+    pub policy: Vec<PolicyInfo>,
+
+    /// Change a setting of the policies, as often as you like: `--set batch_slice_us=2000`
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    pub set: Vec<String>,
+
+    /// Draw each mix as a dot and write the picture (SVG) of the last policy to a file
+    #[arg(long, value_name = "FILE")]
+    pub picture: Option<PathBuf>,
+
+    /// Print every part of every mix under each policy as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl MixesArgs {
+    /// The policies; without any named, the one that stands for the kernel's scheduler and ours.
+    pub fn policies(&self) -> Vec<PolicyInfo> {
+        if !self.policy.is_empty() {
+            return self.policy.clone();
+        }
+        let usual = [Vruntime::NAME, catalog().default_policy().name];
+        usual.iter().filter_map(|name| catalog().find(name).ok()).collect()
+    }
 }
 
 fn fault(name: &str) -> Result<Fault, String> {

@@ -24,9 +24,9 @@ pub mod any_bytes;
 mod cli;
 mod compare;
 mod explain;
-mod formula;
 mod history;
 mod metric;
+mod mixes;
 mod new;
 mod parallel;
 mod play;
@@ -40,7 +40,6 @@ mod simulated;
 mod swarm;
 mod table;
 mod timeline;
-mod workload_file;
 
 use anyhow::Result;
 pub use pandemonium_engine::policies;
@@ -75,6 +74,11 @@ fn command(command: &Command) -> Result<ExitCode> {
         Command::Explain(args) => explain::run(args),
         Command::Scores => compare::scores(),
         Command::Swarm(args) => swarm::run(args),
+        Command::Mix(args) => {
+            print(pandemonium_workload::mix::text(args.seed, args.cpus).trim_end());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Mixes(args) => mixes::run(args),
         Command::New(args) => new::run(args),
         Command::Workloads => {
             for (name, _) in shipped::ALL {

@@ -2,7 +2,7 @@
 
 //! The workloads that come with the lab.
 
-use crate::workload_file;
+use crate::cli::MIX_CPUS;
 use anyhow::{Context, Result, bail};
 use pandemonium_sim::topology::Shape;
 use pandemonium_sim::workload::Workload;
@@ -24,8 +24,15 @@ workloads! {
     "vm-wake" "vm-long" "vm-mixed" "vm-burst" "vm-frame" "vm-pipe" "vm-forks"
 }
 
-/// Reads the workload of this name, or the one in this file.
+/// The beginning of a mix's name; its seed follows.
+const MIX: &str = "mix-";
+
+/// Reads the workload of this name, draws the mix of this name, or reads the one in this file.
 pub fn load(name: &str, cpus: Option<u32>) -> Result<(Workload, Shape)> {
+    if let Some(seed) = name.strip_prefix(MIX).and_then(|seed| seed.parse().ok()) {
+        let text = pandemonium_workload::mix::text(seed, cpus.unwrap_or(MIX_CPUS));
+        return pandemonium_workload::read(&text, None).with_context(|| name.to_owned());
+    }
     let shipped = ALL.iter().find(|(shipped, _)| *shipped == name);
     let (label, text) = match shipped {
         Some((shipped, text)) => (format!("{shipped}.toml"), (*text).to_owned()),
@@ -35,10 +42,10 @@ pub fn load(name: &str, cpus: Option<u32>) -> Result<(Workload, Shape)> {
         }
         None => bail!(
             "there is no workload {name:?}; `pandemonium_lab workloads` lists those that come with \
-             the lab, and a file's name ends in .toml"
+             the lab, mix-SEED draws one, and a file's name ends in .toml"
         ),
     };
-    workload_file::read(&text, cpus).with_context(|| label)
+    pandemonium_workload::read(&text, cpus).with_context(|| label)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@
 #![warn(missing_docs)]
 
 mod phases;
+mod play;
 mod report;
 mod setting;
 pub mod tasks;
@@ -77,15 +78,22 @@ struct Arguments {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    // Phases start these two by the hundred and measure them, so they come before anything else.
+    // Phases start these by the hundred and measure them, so they come before anything else.
     let mut words = std::env::args().skip(1);
-    match words.next() {
+    match words.next().as_deref() {
         Some(word) if word.as_bytes() == tasks::launch::NOTHING.to_bytes() => {
             return ExitCode::SUCCESS;
         }
         Some(word) if word.as_bytes() == tasks::work::BURN.to_bytes() => {
             tasks::work::burn(words.next().and_then(|rounds| rounds.parse().ok()).unwrap_or(0));
             return ExitCode::SUCCESS;
+        }
+        Some(play::EXECUTED) => return finish(play::EXECUTED, play::executed(words)),
+        Some(play::PLAY) => {
+            return match play::PlayArguments::try_parse_from(std::env::args().skip(1)) {
+                Ok(arguments) => finish(play::PLAY, play::run(&arguments).and_then(print)),
+                Err(error) => refuse(&error),
+            };
         }
         _ => {}
     }
@@ -94,15 +102,21 @@ pub fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let name = current_name(&arguments.phase);
-    let outcome = match name {
-        LIST => serde_json::to_string(&names().collect::<Vec<_>>()).map_err(Into::into),
-        _ => measure(name, &arguments).and_then(|report| Ok(serde_json::to_string(&report)?)),
-    };
+    match name {
+        LIST => finish(name, print(names().collect::<Vec<_>>())),
+        _ => finish(name, measure(name, &arguments).and_then(print)),
+    }
+}
+
+/// Prints a result as one line of JSON.
+fn print(result: impl serde::Serialize) -> Result<()> {
+    println!("{}", serde_json::to_string(&result)?);
+    Ok(())
+}
+
+fn finish(name: &str, outcome: Result<()>) -> ExitCode {
     match outcome {
-        Ok(line) => {
-            println!("{line}");
-            ExitCode::SUCCESS
-        }
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {name}: {error:#}");
             ExitCode::FAILURE
@@ -162,7 +176,10 @@ fn names() -> impl Iterator<Item = &'static str> {
 
 fn phase_help() -> String {
     let lines = PHASES.iter().map(|phase| format!("\n  {:20} {}", phase.name, phase.about));
-    format!("Phases:{}", lines.collect::<String>())
+    format!(
+        "Phases:{}\n\n`play --help` tells how to play a workload file or a mix.",
+        lines.collect::<String>()
+    )
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -180,7 +197,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let text = error.to_string();
-    let sentence = text.lines().next().unwrap_or_default();
+    let mut lines = text.lines();
+    let mut sentence = lines.next().unwrap_or_default().to_owned();
+    if sentence.ends_with(':') {
+        sentence = format!("{sentence} {}", lines.next().unwrap_or_default().trim());
+    }
     eprintln!("{sentence} (see --help)");
     ExitCode::from(2)
 }

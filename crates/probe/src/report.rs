@@ -8,13 +8,17 @@ use crate::tasks::probe::Samples;
 use pandemonium_engine::durations::Durations;
 use pandemonium_engine::time::Span;
 use pandemonium_statistics::figure::{Better, Curve, Figure, Unit};
+use pandemonium_statistics::mix::Part;
 use serde::Serialize;
 
-/// The figures and curves of one phase.
+/// The figures and curves of one phase, or of a workload file.
 #[derive(Default, Serialize)]
 pub struct Report {
     pub figures: Vec<Figure>,
     pub curves: Vec<Curve>,
+    /// The parts of a workload file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
 }
 
 impl Report {

@@ -156,7 +156,7 @@ fn group(random: &mut Random, cpus: u32) -> Group {
                 Step::End,
             ];
             let mut periodic = Group::new("frame", random.between(1, many) as u32, program);
-            periodic.period = us(random.between(2_000, 20_000));
+            periodic.period = Draw::fixed(us(random.between(2_000, 20_000)));
             periodic
         }
     }
@@ -179,7 +179,7 @@ fn chain(random: &mut Random) -> Group {
     let next = Step::Wake { offset: 1, sync: false };
     let mut chain = Group::new("game", 1, Vec::new());
     chain.row = random.between(2, 20) as u32;
-    chain.period = Span::from_micros(random.between(4_000, 33_000));
+    chain.period = Draw::fixed(Span::from_micros(random.between(4_000, 33_000)));
     chain.programs = alloc::vec![alloc::vec![Step::Period, Step::Begin, work, next]];
     chain.programs.resize(chain.row as usize - 1, alloc::vec![Step::Wait, work, next]);
     chain.programs.push(alloc::vec![Step::Wait, work, Step::End]);

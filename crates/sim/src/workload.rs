@@ -63,6 +63,8 @@ pub enum Step {
     /// Forks a task of the next group, unless that group has all its tasks. The child's
     /// [`Step::End`] ends a measured time that the parent started.
     Fork,
+    /// Executes another program, which takes this long in the simulator.
+    Exec(Draw),
     /// Exits. If its group has [`Group::again`] set, a new task replaces it.
     Exit,
 }
@@ -84,8 +86,9 @@ pub struct Group {
     pub nice: i8,
     /// The CPUs on which its tasks may run.
     pub place: Place,
-    /// The period of [`Step::Period`].
-    pub period: Span,
+    /// The period of [`Step::Period`], drawn anew for each period: jitter. Zero if the tasks have
+    /// no period.
+    pub period: Draw,
     /// A measured time longer than this is a miss. With a deadline, [`Step::Period`] skips the
     /// periods that have already begun.
     pub deadline: Option<Span>,
@@ -102,6 +105,10 @@ pub struct Group {
     pub again: bool,
     /// Whether the tasks are `SCHED_IDLE`.
     pub idle_class: bool,
+    /// Whether the tasks are `SCHED_BATCH`. The simulator treats them as ordinary tasks.
+    pub batch_class: bool,
+    /// Whether the tasks are threads of one process. The simulator does not know processes.
+    pub threads: bool,
     /// Whether the tasks are kernel threads.
     pub kthread: bool,
     /// Whether their work counts for the workload's throughput.
@@ -119,7 +126,7 @@ impl Group {
             once: 0,
             nice: 0,
             place: Place::Anywhere,
-            period: Span::ZERO,
+            period: Draw::fixed(Span::ZERO),
             deadline: None,
             start: Span::ZERO,
             stop: None,
@@ -127,6 +134,8 @@ impl Group {
             forked: false,
             again: false,
             idle_class: false,
+            batch_class: false,
+            threads: false,
             kthread: false,
             counts: true,
         }
@@ -153,10 +162,39 @@ impl Group {
         self.programs.get((place as usize).min(last)).map_or(&[], Vec::as_slice)
     }
 
+    /// What is measured of the group; `None` for the parents of forked tasks, whose children are
+    /// measured.
+    pub fn notice(&self) -> Option<Notice> {
+        let has = |wanted: Step| self.programs.iter().flatten().any(|step| *step == wanted);
+        match () {
+            () if self.counts => Some(Notice::Work),
+            () if self.forked => Some(Notice::Birth),
+            () if has(Step::Fork) => None,
+            () if has(Step::End) && self.deadline.is_some() => Some(Notice::Frame),
+            () if has(Step::End) && self.row > 1 => Some(Notice::Request),
+            () => Some(Notice::Wakeup),
+        }
+    }
+
     /// Whether its tasks depend on each other's wakeups.
     pub fn is_linked(&self) -> bool {
         self.row > 1
     }
+}
+
+/// What of a group a person notices, or a program that depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// How late it runs after a wakeup.
+    Wakeup,
+    /// The time of a frame or of an audio buffer, from the begin of its period. It has a deadline.
+    Frame,
+    /// The time from a request to its answer.
+    Request,
+    /// The time from a fork to the child's first instruction.
+    Birth,
+    /// Only the work that it does.
+    Work,
 }
 
 /// The CPUs on which the tasks of a group may run.
@@ -195,6 +233,14 @@ impl Workload {
 /// The weight of a nice value, as sched_ext derives it from the kernel's `sched_prio_to_weight`:
 /// `weight * 100 / 1024`, rounded (`sched_weight_to_cgroup()`).
 pub const fn weight_of_nice(nice: i8) -> u32 {
+    (kernel_weight(nice) * 100 + 512) / 1024
+}
+
+/// The weight of `SCHED_IDLE` in the unit of [`kernel_weight`] (`WEIGHT_IDLEPRIO`).
+pub const IDLE_CLASS_WEIGHT: u32 = 3;
+
+/// The kernel's weight of a nice value (`sched_prio_to_weight`); 1024 for nice 0.
+pub const fn kernel_weight(nice: i8) -> u32 {
     const KERNEL: [u32; 40] = [
         88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100,
         4904, 3906, 3121, 2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172,
@@ -203,7 +249,7 @@ pub const fn weight_of_nice(nice: i8) -> u32 {
     let index = nice as i32 + 20;
     let index = if index < 0 { 0 } else { index as usize };
     let index = if index > 39 { 39 } else { index };
-    (KERNEL[index] * 100 + 512) / 1024
+    KERNEL[index]
 }
 
 #[cfg(test)]
@@ -217,6 +263,23 @@ mod tests {
         assert_eq!(weight_of_nice(19), 1);
         assert_eq!(weight_of_nice(10), 11);
         assert_eq!(weight_of_nice(i8::MAX), 1);
+    }
+
+    #[test]
+    fn what_is_measured_follows_from_the_program() {
+        let noticed = |mut group: Group| {
+            group.counts = false;
+            group.notice()
+        };
+        let timed = Group::new("x", 1, alloc::vec![Step::Period, Step::Begin, Step::End]);
+        assert_eq!(Group::hogs("x", 1).notice(), Some(Notice::Work));
+        assert_eq!(noticed(Group::hogs("x", 1)), Some(Notice::Wakeup));
+        assert_eq!(noticed(timed.clone()), Some(Notice::Wakeup));
+        assert_eq!(noticed(Group { row: 2, ..timed.clone() }), Some(Notice::Request));
+        let deadline = Some(Span::from_millis(5));
+        assert_eq!(noticed(Group { deadline, ..timed.clone() }), Some(Notice::Frame));
+        assert_eq!(noticed(Group { forked: true, ..timed }), Some(Notice::Birth));
+        assert_eq!(noticed(Group::new("x", 1, alloc::vec![Step::Fork])), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! | `table` | text tables and CSV (feature `draw`) |
 //! | `page` | HTML fragments (feature `draw`) |
 //! | `picture` | latency curves as SVG (feature `draw`) |
+//! | [`mix`] | the parts of a workload drawn by lot, and a judge for sets of them |
 //! | [`noise`] | reproducible noise for tests |
 //!
 //! ```
@@ -29,6 +30,7 @@
 #![warn(missing_docs)]
 
 pub mod figure;
+pub mod mix;
 pub mod noise;
 #[cfg(feature = "draw")]
 pub mod page;

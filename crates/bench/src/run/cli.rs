@@ -5,6 +5,7 @@
 use super::contenders::Contender;
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, value_parser};
+use pandemonium_statistics::mix::Seeds;
 use std::path::PathBuf;
 
 /// Shortest and longest measurement of one phase, the same as the probe's.
@@ -15,6 +16,10 @@ pub struct RunArguments {
     /// Measure these phases only, comma-separated; `probe --help` lists all
     #[arg(long, value_name = "PHASE", value_delimiter = ',')]
     pub phases: Vec<String>,
+    /// Measure these mixes, which seeds draw: one seed, or every second one of a range such as
+    /// 2..60; without --phases, only these
+    #[arg(long, value_name = "SEED..SEED")]
+    pub mix: Option<Seeds>,
     /// Measure with these numbers of CPUs, comma-separated; the other CPUs go offline meanwhile
     /// [default: all that are online]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = cpus())]

@@ -18,6 +18,7 @@ pub mod install;
 mod probe;
 mod progress;
 
+use super::mixes;
 use super::results::{self, Clock, Results, Run, Store};
 use anyhow::{Context, Result, ensure};
 use cli::RunArguments;
@@ -26,6 +27,7 @@ use guard::Cpus;
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
 use pandemonium_host::print::{print, print_error};
+use pandemonium_statistics::mix::Seeds;
 use probe::{Options, PhaseResult, Probe};
 use progress::Progress;
 use std::path::{Path, PathBuf};
@@ -95,7 +97,7 @@ impl Bench {
         let usage = |error: anyhow::Error| Failure::Usage(format!("{error:#}"));
         guard::catch_signals().map_err(Failure::Internal)?;
         let probe = Probe::find().map_err(usage)?;
-        let phases = phases(&probe, &arguments.phases).map_err(usage)?;
+        let phases = phases(&probe, arguments).map_err(usage)?;
         let cpus = Cpus::of_this_machine().map_err(usage)?;
         let counts = counts(&arguments.cpus, cpus.count()).map_err(usage)?;
         let contenders = contenders(arguments).map_err(usage)?;
@@ -227,9 +229,9 @@ impl Bench {
         result: PhaseResult,
     ) -> Result<()> {
         let Some(iteration) = round.iteration else { return Ok(()) };
-        let PhaseResult { figures, curves } = result;
+        let PhaseResult { figures, curves, parts } = result;
         let (cpus, scheduler) = (round.cpus as u32, contender.name.clone());
-        self.results.runs.push(Run { cpus, phase, scheduler, iteration, figures, curves });
+        self.results.runs.push(Run { cpus, phase, scheduler, iteration, figures, curves, parts });
         self.store.save(&self.results)
     }
 
@@ -267,15 +269,21 @@ impl Round {
     }
 }
 
-/// The phases to measure, in the order of the tables; all of them if `wanted` is empty.
-fn phases(probe: &Probe, wanted: &[String]) -> Result<Vec<String>> {
+/// The phases to measure, in the order of the tables, and the mixes. Without any named, all phases.
+fn phases(probe: &Probe, arguments: &RunArguments) -> Result<Vec<String>> {
+    let mixes = arguments.mix.into_iter().flat_map(Seeds::iter).map(mixes::name);
+    if arguments.phases.is_empty() && arguments.mix.is_some() {
+        return Ok(mixes.collect());
+    }
     let mut all = probe.phases()?;
-    let wanted: Vec<&str> = wanted.iter().map(|name| results::current_phase(name)).collect();
+    let wanted: Vec<&str> =
+        arguments.phases.iter().map(|name| results::current_phase(name)).collect();
     for name in &wanted {
         let names = all.join(", ");
         ensure!(all.iter().any(|it| it == name), "there is no phase {name:?}; there are: {names}");
     }
     all.retain(|name| wanted.is_empty() || wanted.contains(&name.as_str()));
+    all.extend(mixes);
     Ok(all)
 }
 

@@ -3,9 +3,11 @@
 //! Runs `pandemonium_probe`, the program that measures, and reads its results.
 
 use super::guard::Process;
+use crate::mixes;
 use anyhow::{Context, Result, ensure};
 use pandemonium_host::program;
 use pandemonium_statistics::figure::{Curve, Figure};
+use pandemonium_statistics::mix::Part;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::io::Read;
@@ -43,6 +45,9 @@ pub struct Options {
 pub struct PhaseResult {
     pub figures: Vec<Figure>,
     pub curves: Vec<Curve>,
+    /// The parts of a mix.
+    #[serde(default)]
+    pub parts: Vec<Part>,
 }
 
 impl Probe {
@@ -65,9 +70,12 @@ impl Probe {
         Ok(rounds as u64)
     }
 
-    /// Measures one phase.
+    /// Measures one phase, or a mix.
     pub fn measure(&self, phase: &str, options: &Options) -> Result<PhaseResult> {
-        let mut arguments: Vec<String> = vec![phase.into()];
+        let mut arguments: Vec<String> = match mixes::seed(phase) {
+            Some(seed) => vec!["play".into(), "--mix".into(), seed.to_string()],
+            None => vec![phase.into()],
+        };
         let mut add = |option: &str, value: String| arguments.extend([option.to_string(), value]);
         add("--seconds", options.seconds.to_string());
         add("--seed", options.seed.to_string());

@@ -124,7 +124,7 @@ fn a_chain_measures_its_frames_from_their_beginning() {
     game.row = 3;
     game.programs.push(vec![Step::Wait, work, next]);
     game.programs.push(vec![Step::Wait, work, Step::End]);
-    game.period = us(16_667);
+    game.period = Draw::fixed(us(16_667));
     game.deadline = Some(us(1_000));
     let ran = run(setup(4, 1), workload(vec![game], ms(1000)), DEMANDS, pandemonium(4));
     let frames = &ran.outcome.groups[0].measured;

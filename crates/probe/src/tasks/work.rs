@@ -275,7 +275,8 @@ pub fn allowed_cpus() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(is_in).collect()
 }
 
-fn allow(cpus: impl IntoIterator<Item = usize>) -> bool {
+/// Binds the caller to these CPUs. Returns false if none of them exists.
+pub(crate) fn allow(cpus: impl IntoIterator<Item = usize>) -> bool {
     // SAFETY: the set is plain data, filled before use; pid 0 is the caller.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();

@@ -176,7 +176,7 @@ impl<W: Observer> Machine<W> {
             let next = usize::from(task.step) + 1;
             task.step = if next < program.len() { next as u8 } else { of.once };
             match step {
-                Step::Work(draw) => {
+                Step::Work(draw) | Step::Exec(draw) => {
                     task.left += draw.draw(&mut task.random);
                     return None;
                 }
@@ -219,7 +219,7 @@ impl<W: Observer> Machine<W> {
     /// group has no period.
     fn begin(&mut self, slot: u32) {
         let task = &self.tasks[slot as usize];
-        let periodic = self.workload.groups[task.group as usize].period > Span::ZERO;
+        let periodic = self.workload.groups[task.group as usize].period.high > Span::ZERO;
         let begins = if periodic { task.period } else { self.now };
         let head = self.head(slot);
         self.marks.entry(head).or_default().push_back(begins);
@@ -231,7 +231,7 @@ impl<W: Observer> Machine<W> {
     fn next_period(&mut self, slot: u32) -> Option<u64> {
         let task = &mut self.tasks[slot as usize];
         let of = &self.workload.groups[task.group as usize];
-        let (length, now) = (of.period.as_nanos().max(1), self.now);
+        let (length, now) = (of.period.draw(&mut task.random).max(1), self.now);
         task.period = match of.deadline {
             Some(_) => {
                 task.period + now.saturating_sub(task.period).div_ceil(length).max(1) * length

@@ -9,6 +9,7 @@ use crate::bars::Phase;
 use crate::protocol::Mode;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
+use pandemonium_statistics::mix::Seeds;
 use std::path::PathBuf;
 
 /// Boots real Linux kernels in QEMU and runs scx_pandemonium_user in them.
@@ -162,6 +163,10 @@ pub struct LabArguments {
     /// Measure these phases only, comma-separated; all of them take long.
     #[arg(long, value_name = "PHASE", value_delimiter = ',')]
     pub phases: Vec<String>,
+    /// Measure these mixes, which seeds draw: one seed, or every second one of a range such as
+    /// 2..60; without --phases, only these
+    #[arg(long, value_name = "SEED..SEED")]
+    pub mix: Option<Seeds>,
     /// Measure each phase for S seconds of the guest
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     pub seconds: f64,

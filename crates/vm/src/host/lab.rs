@@ -55,6 +55,9 @@ pub fn run(arguments: &LabArguments) -> Result<bool> {
 /// A compiler for the phase `compile`. If it cannot be fetched, the other phases still run.
 fn compiler(assets: &Assets, arguments: &LabArguments) -> Option<Program> {
     let phases = &arguments.phases;
+    if arguments.mix.is_some() && phases.is_empty() {
+        return None;
+    }
     if !phases.is_empty() && !phases.iter().any(|phase| phase == "compile") {
         return None;
     }
@@ -75,6 +78,9 @@ fn words(arguments: &LabArguments, peers: &[(String, PathBuf)]) -> Result<Vec<St
     add("--seed", arguments.seed.to_string());
     if !arguments.phases.is_empty() {
         add("--phases", arguments.phases.join(","));
+    }
+    if let Some(mix) = arguments.mix {
+        add("--mix", mix.to_string());
     }
     if !arguments.scheduler_args.is_empty() {
         // In one word, because the value begins with a dash.
@@ -100,9 +106,10 @@ fn boot<'a>(
     schedulers: usize,
     detail: &'a str,
 ) -> Result<Boot<'a>> {
+    let mixes = arguments.mix.map_or(0, |mix| mix.iter().count());
     let phases = match arguments.phases.len() {
-        0 => assets::phases()?.len(),
-        chosen => chosen,
+        0 if mixes == 0 => assets::phases()?.len(),
+        chosen => chosen + mixes,
     } as f64;
     let loaded = LIMIT_S_LOAD + phases * (2.0 * arguments.seconds + LIMIT_S_PHASE);
     let rounds = f64::from(arguments.iterations + arguments.warm_up);
@@ -196,8 +203,23 @@ fn report(assets: &Assets, path: &Path, arguments: &LabArguments) -> Result<bool
         command.arg("--strict").arg("--bars").arg(bars);
     }
     let shown = command.status().context("showing the results")?;
-    match shown.code() {
-        Some(code @ (0 | 1)) => Ok(code == 0),
+    let met = match shown.code() {
+        Some(code @ (0 | 1)) => code == 0,
         _ => bail!("`{} bench report` failed", assets.scheduler.display()),
+    };
+    if arguments.mix.is_some() && !arguments.kernel_only {
+        show_mixes(assets, path)?;
     }
+    Ok(met)
+}
+
+/// Prints what `bench mixes` makes of the results, and writes its picture beside them.
+fn show_mixes(assets: &Assets, path: &Path) -> Result<()> {
+    let picture = path.with_extension("svg");
+    let mut command = Command::new(&assets.scheduler);
+    command.args(["bench", "mixes"]).arg(path).arg("--picture").arg(&picture);
+    let shown = command.status().context("showing the mixes")?;
+    ensure!(shown.success(), "`{} bench mixes` failed", assets.scheduler.display());
+    println!("\npicture: {}", picture.display());
+    Ok(())
 }

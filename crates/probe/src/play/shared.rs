@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What all processes of a play share: the gate at the start, the measured time, and the recorders,
+//! which are there before the first task runs and never grow.
+
+use crate::tasks::memory::Zeroed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
+
+/// Steps for each doubling of a time: an error of at most one part in 64.
+const STEPS: u64 = 64;
+const STEP_BITS: u32 = STEPS.trailing_zeros();
+/// Up to 2^40 ns, 18 minutes.
+const BUCKETS: usize = ((41 - STEP_BITS) as usize) * STEPS as usize;
+
+/// The start and the measured time, as values of the monotonic clock in nanoseconds.
+#[derive(Default)]
+#[repr(C, align(64))]
+pub struct Control {
+    /// 1 as soon as the tasks may start.
+    open: AtomicU32,
+    /// Processes that wait at the gate.
+    ready: AtomicU32,
+    /// Requests for a nice value, a class or CPUs that the kernel refused.
+    refused: AtomicU32,
+    /// Processes and threads that could not be started.
+    failed: AtomicU32,
+    start_ns: AtomicU64,
+    from_ns: AtomicU64,
+    until_ns: AtomicU64,
+}
+
+// SAFETY: atomics.
+unsafe impl Zeroed for Control {}
+
+impl Control {
+    /// Opens the gate: tasks start at `start_ns`, and times from `from_ns` to `until_ns` count.
+    pub fn open(&self, start_ns: u64, from_ns: u64, until_ns: u64) {
+        self.start_ns.store(start_ns, Relaxed);
+        self.from_ns.store(from_ns, Relaxed);
+        self.until_ns.store(until_ns, Relaxed);
+        self.open.store(1, Release);
+        futex(&self.open, libc::FUTEX_WAKE, i32::MAX as u32);
+    }
+
+    /// Waits at the gate, and returns when the tasks start.
+    pub fn wait(&self) -> u64 {
+        self.ready.fetch_add(1, Relaxed);
+        while self.open.load(Acquire) == 0 {
+            futex(&self.open, libc::FUTEX_WAIT, 0);
+        }
+        self.start_ns.load(Relaxed)
+    }
+
+    /// Whether so many processes wait at the gate.
+    pub fn are_ready(&self, processes: usize) -> bool {
+        self.ready.load(Relaxed) as usize >= processes
+    }
+
+    /// Whether a time that ends now counts.
+    pub fn measures(&self, now_ns: u64) -> bool {
+        (self.from_ns.load(Relaxed)..self.until_ns.load(Relaxed)).contains(&now_ns)
+    }
+
+    /// Counts a refusal of the kernel.
+    pub fn count_refused(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a task that could not be started.
+    pub fn count_failed(&self) {
+        self.failed.fetch_add(1, Relaxed);
+    }
+
+    /// The refusals and failures so far.
+    pub fn troubles(&self) -> (u32, u32) {
+        (self.refused.load(Relaxed), self.failed.load(Relaxed))
+    }
+}
+
+/// Waits while the word has this value, or wakes so many that wait. Other processes may share it.
+pub fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
+    let none = std::ptr::null::<libc::timespec>();
+    // SAFETY: the word outlives the call; a wait that ends early is repeated by the caller.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, none) };
+}
+
+/// The measured times of one group of tasks.
+#[repr(C, align(64))]
+pub struct Recorder {
+    buckets: [AtomicU64; BUCKETS],
+    longest_ns: AtomicU64,
+    missed: AtomicU64,
+}
+
+// SAFETY: atomics.
+unsafe impl Zeroed for Recorder {}
+
+impl Recorder {
+    /// Counts a time, and whether it is a miss.
+    pub fn record(&self, ns: u64, missed: bool) {
+        self.buckets[bucket(ns)].fetch_add(1, Relaxed);
+        self.longest_ns.fetch_max(ns, Relaxed);
+        self.missed.fetch_add(u64::from(missed), Relaxed);
+    }
+
+    /// The number of times.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
+    }
+
+    /// The number of misses.
+    pub fn missed(&self) -> u64 {
+        self.missed.load(Relaxed)
+    }
+
+    /// The time that `permille` of a thousand do not exceed, in microseconds; zero without any.
+    pub fn quantile_us(&self, permille: u64) -> f64 {
+        let (total, longest) = (self.count(), self.longest_ns.load(Relaxed));
+        let rank = (total * permille).div_ceil(1000).max(1);
+        let mut seen = 0;
+        let found = self.buckets.iter().position(|bucket| {
+            seen += bucket.load(Relaxed);
+            seen >= rank
+        });
+        found.map_or(0.0, |bucket| edge(bucket).min(longest) as f64 / 1e3)
+    }
+}
+
+fn bucket(ns: u64) -> usize {
+    if ns < STEPS {
+        return ns as usize;
+    }
+    let shift = ns.ilog2() - STEP_BITS;
+    let bucket = (u64::from(shift) << STEP_BITS) + (ns >> shift);
+    (bucket as usize).min(BUCKETS - 1)
+}
+
+/// The longest time of a bucket.
+fn edge(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    if bucket < STEPS {
+        return bucket;
+    }
+    let shift = (bucket >> STEP_BITS) - 1;
+    ((bucket - (shift << STEP_BITS) + 1) << shift) - 1
+}
+
+/// Work done by one task, in rounds of `work::burn`, on a cache line of its own.
+#[derive(Default)]
+#[repr(C, align(64))]
+pub struct Work(pub AtomicU64);
+
+// SAFETY: an atomic.
+unsafe impl Zeroed for Work {}
+
+/// Sleeps a little; for waits that need not be exact.
+pub fn nap() {
+    std::thread::sleep(Duration::from_millis(1));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tasks::memory::Shared;
+
+    #[test]
+    fn a_recorder_gives_quantiles_to_a_part_in_64_and_never_beyond_the_longest() {
+        let shared = Shared::<Recorder>::new(1).unwrap();
+        let recorder = &shared[0];
+        assert_eq!((recorder.count(), recorder.quantile_us(990)), (0, 0.0));
+        (1..=1_000).for_each(|us| recorder.record(us * 1_000, us > 900));
+        for (permille, us) in [(500, 500.0), (990, 990.0), (999, 999.0), (1_000, 1_000.0)] {
+            let found = recorder.quantile_us(permille);
+            assert!((us..=us * (1.0 + 1.0 / 64.0)).contains(&found), "{found} for {us}");
+        }
+        assert_eq!((recorder.quantile_us(1_000), recorder.missed()), (1_000.0, 100));
+        recorder.record(u64::MAX, true);
+        assert_eq!(recorder.count(), 1_001);
+    }
+
+    #[test]
+    fn every_time_lies_in_a_bucket_whose_edge_is_near() {
+        for ns in (0..5_000).chain((6..39).flat_map(|bit| [(1 << bit) - 1, 1 << bit, 3 << bit])) {
+            let edge = edge(bucket(ns));
+            assert!(ns <= edge && edge - ns <= ns / 64 + 1, "{ns} {edge}");
+        }
+    }
+}
