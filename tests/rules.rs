@@ -86,7 +86,6 @@ fn bpf_need(need: &Need, protection: &Protection) -> bpf::Need {
         never_preempts: need.never_preempts.into(),
         overdue: need.overdue.into(),
         burst: protection.burst.into(),
-        ..bpf::Need::default()
     }
 }
 
