@@ -75,6 +75,11 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub knobs: Option<PathBuf>,
 
+    /// Start with a profile, a named set of knobs: auto, gaming, lowlatency, powersave or server.
+    /// `tune profile=NAME` changes it later. Knobs that are set by options, --knobs or `tune` win
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+
     /// Leave the knobs as they are at the start; without this option they follow the load
     #[arg(long)]
     pub no_adaptive: bool,
@@ -246,10 +251,10 @@ pub struct CheckArguments {
 
 #[derive(Args, Clone, Debug)]
 pub struct TuneArguments {
-    /// Set a knob
+    /// Set a knob, or with profile=NAME the profile
     #[arg(value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
-    /// Give knobs back to the adaptive loop, with their values from the start
+    /// Give knobs back to the profile or the adaptive loop, with their values from the start
     #[arg(long, value_name = "KEY", num_args = 1..)]
     pub release: Vec<String>,
 }
