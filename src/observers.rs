@@ -4,6 +4,7 @@
 //! query. Nothing here waits or allocates.
 
 use super::shared::Shared;
+use super::shared::assignments::AssignmentList;
 use super::shared::query::QueryCell;
 use super::shared::reply::{COUNT_MAX, Reply, Wait};
 use pandemonium_engine::Setup;
@@ -50,6 +51,12 @@ impl<'s> Observers<'s> {
     /// The policy applies knobs.
     pub fn applied(&mut self, values: &Values) {
         self.recorder.iter_mut().for_each(|recorder| recorder.applied(values));
+    }
+
+    /// The policy receives the processes that the user demands a treatment for.
+    pub fn assigned(&mut self, list: &AssignmentList) {
+        let recorders = self.recorder.iter_mut();
+        recorders.for_each(|recorder| recorder.assigned(&list.treatments, &list.processes));
     }
 
     /// The policy forgets a task that has exited.
