@@ -149,6 +149,12 @@ pub struct Options {
     #[arg(long, value_name = "NAME[:TIER]")]
     pub boost: Vec<Boost>,
 
+    /// Treat processes by the rules in FILE, or in a folder of such files: by name, executable,
+    /// cgroup, user, ancestor and more a tier, a slice, a weight. May be given several times; the
+    /// first rule that matches counts. `rules test` shows what matches
+    #[arg(long, value_name = "FILE")]
+    pub rules: Vec<PathBuf>,
+
     /// The same as --boost NAME, in the spelling of PANDEMONIUM
     #[arg(long, value_name = "NAME", value_parser = words::name)]
     pub compositor: Vec<Comm>,
@@ -225,6 +231,12 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Show, export or forget learned profiles of programs
     Procdb(ProcdbArguments),
+    /// Test rules for processes: which rule applies to which running process
+    Rules(RulesArguments),
+    /// Change the profile of the running scheduler along with the desktop: `follow --help`
+    /// (pandemonium_follow)
+    #[command(disable_help_flag = true)]
+    Follow(Words),
     /// Measure schedulers side by side, and read the results: `bench --help` (pandemonium_bench)
     #[command(disable_help_flag = true)]
     Bench(Words),
@@ -251,7 +263,7 @@ pub struct CheckArguments {
 
 #[derive(Args, Clone, Debug)]
 pub struct TuneArguments {
-    /// Set a knob, or with profile=NAME the profile
+    /// Set a knob, or with profile=NAME the profile; rules=reload reads the rules again
     #[arg(value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
     /// Give knobs back to the profile or the adaptive loop, with their values from the start
@@ -291,6 +303,24 @@ pub enum ProcdbCommand {
     Export,
     /// Forget one program, or all
     Forget(ForgetArguments),
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct RulesArguments {
+    #[command(subcommand)]
+    pub what: RulesCommand,
+}
+
+/// Commands for rules.
+#[derive(Clone, Debug, Subcommand)]
+pub enum RulesCommand {
+    /// Print which rule applies to which running process; needs neither root nor a scheduler
+    Test {
+        /// A file of rules, or a folder of such; may be given several times [default: the installed
+        /// rules]
+        #[arg(long, value_name = "FILE")]
+        rules: Vec<PathBuf>,
+    },
 }
 
 #[derive(Args, Clone, Debug)]

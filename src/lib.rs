@@ -79,6 +79,10 @@ mod record;
 #[cfg(not(docsrs))]
 mod restarts;
 #[cfg(not(docsrs))]
+mod rules;
+#[cfg(not(docsrs))]
+mod rules_command;
+#[cfg(not(docsrs))]
 mod settings;
 #[cfg(not(docsrs))]
 mod shared;
@@ -160,6 +164,10 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             Command::Tune(arguments) => tune::run(arguments)?,
             Command::Explain(arguments) => explain::run(arguments)?,
             Command::Procdb(arguments) => procdb_command::run(arguments)?,
+            Command::Rules(arguments) => rules_command::run(arguments)?,
+            Command::Follow(arguments) => {
+                return Err(program::become_program("pandemonium_follow", &arguments.words));
+            }
             Command::Bench(arguments) => {
                 return Err(program::become_program("pandemonium_bench", &arguments.words));
             }

@@ -191,6 +191,10 @@ pub struct Metrics {
     pub batch_slice_us: u64,
     #[stat(desc = "Wait after which Batch work is rescued, in microseconds")]
     pub sojourn_thresh_us: u64,
+    #[stat(desc = "Rules for processes")]
+    pub nr_rules: u64,
+    #[stat(desc = "Processes to which a rule applies")]
+    pub nr_ruled: u64,
     #[stat(desc = "Programs with a learned profile")]
     pub procdb_total: u64,
     #[stat(desc = "Programs whose profile predicts a tier")]

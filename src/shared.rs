@@ -110,6 +110,8 @@ counters! {
     cpus,
     /// CPUs that run a SCHED_EXT task.
     running,
+    /// Programs executed, as far as the fast path reports it.
+    execs,
     /// Tasks that wait for a decision.
     waiting,
     /// Most messages found in the ring at once, in the last whole second.

@@ -12,6 +12,7 @@ use super::programs::{self, Programs, Saver};
 use super::reading::Reading;
 use super::record::Recording;
 use super::restarts::{Ended, Next, Restarts};
+use super::rules::RuleKeeper;
 use super::shared::Shared;
 use super::stats::{self, Source};
 use super::worker_process::{End, WorkerProcess};
@@ -21,6 +22,7 @@ use pandemonium_engine::adapting::INTERVAL;
 use pandemonium_engine::knobs::{KeySet, KnobProfile, Values};
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
+use pandemonium_rules::Rules;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::{Arc, Mutex};
@@ -36,6 +38,7 @@ const SECOND: Duration = Duration::from_nanos(INTERVAL.as_nanos());
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let (knobs, chosen) = settings::knobs(options)?;
     settings::profile(options)?;
+    Rules::read(&options.rules).map_err(Failure::Usage)?;
     if options.primary_domain.is_some() {
         settings::domain(options, &Machine::observe()?)?;
     }
@@ -63,6 +66,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         report_every(Duration::from_secs_f64(seconds), source.clone());
     }
     let log = adapt_every_second(&source, options.verbose && options.stats.is_none());
+    source.rules.iter().for_each(RuleKeeper::start);
     let saver = Saver::start(Arc::clone(&source.programs));
     let started = source.read();
     let outcome = keep_running(options, &worker, &source, &saver);
@@ -98,6 +102,7 @@ fn source(options: &Options, start: Values, chosen: KeySet) -> Result<Source, Fa
         policy,
         adaptive: Arc::new(adaptive),
         programs: Arc::new(Programs::load(Arc::clone(&shared), path)),
+        rules: RuleKeeper::load(&options.rules, Arc::clone(&shared))?,
         restarts: Arc::default(),
         shared,
     })

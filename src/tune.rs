@@ -4,12 +4,13 @@
 //!
 //! A request has the target `tune` and the optional arguments `set`, lines `KEY=VALUE`, `release`,
 //! keys with spaces between them, and `by`, what asks for it. Among the lines may be
-//! `profile=NAME`. The response has all knobs, the profile first, or a sentence that says why
+//! `profile=NAME`; the line `rules=reload` stands alone. The response has all knobs, the profile first, or a sentence that says why
 //! nothing was changed. Only the scheduler's user can connect to the socket, so every client
 //! may change knobs.
 
 use super::adaptive::{Adaptive, Change, Status};
 use super::cli::TuneArguments;
+use super::rules::RuleKeeper;
 use super::{client, output};
 use anyhow::{Result, anyhow};
 use pandemonium_engine::knobs::{self, Amended, KeySet, KnobProfile};
@@ -22,6 +23,8 @@ use std::collections::BTreeMap;
 
 /// The name of the request's target.
 pub const TARGET: &str = "tune";
+/// The line that reads the rules for processes again. It stands alone.
+const RELOAD: &str = "rules=reload";
 /// The key of the profile among the lines to set.
 const PROFILE: &str = "profile";
 
@@ -54,7 +57,14 @@ enum Response {
 }
 
 /// The server's side.
-pub fn respond(adaptive: &Adaptive, args: &BTreeMap<String, String>) -> Result<Value> {
+pub fn respond(
+    adaptive: &Adaptive,
+    rules: Option<&RuleKeeper>,
+    args: &BTreeMap<String, String>,
+) -> Result<Value> {
+    if args.get("set").is_some_and(|set| set == RELOAD) {
+        return Ok(serde_json::to_value(reload(rules))?);
+    }
     let response = match execute(adaptive, args) {
         Ok(amended) => {
             let status = adaptive.status();
@@ -64,6 +74,23 @@ pub fn respond(adaptive: &Adaptive, args: &BTreeMap<String, String>) -> Result<V
         Err(sentence) => Response::Refused(sentence),
     };
     Ok(serde_json::to_value(response)?)
+}
+
+/// Reads the rules for processes again.
+fn reload(rules: Option<&RuleKeeper>) -> Response {
+    let none = || "the scheduler was started without rules: give it a file with --rules".into();
+    match rules.ok_or_else(none).and_then(|rules| rules.reload().map(|_| rules.counts())) {
+        Ok((rules, processes)) => Response::Knobs(vec![Knob {
+            key: "rules".into(),
+            value: rules.to_string(),
+            range: "reload".into(),
+            about: format!("Rules, which apply to {processes} processes now."),
+            set: true,
+            profile: None,
+            was: None,
+        }]),
+        Err(sentence) => Response::Refused(sentence),
+    }
 }
 
 fn execute(adaptive: &Adaptive, args: &BTreeMap<String, String>) -> Result<Amended, String> {
@@ -211,7 +238,7 @@ mod tests {
 
     fn ask(adaptive: &Adaptive, args: &[(&str, &str)]) -> Result<Vec<Knob>, String> {
         let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
-        let response = respond(adaptive, &args.iter().map(own).collect()).unwrap();
+        let response = respond(adaptive, None, &args.iter().map(own).collect()).unwrap();
         match serde_json::from_value(response).unwrap() {
             Response::Knobs(knobs) => Ok(knobs),
             Response::Refused(sentence) => Err(sentence),
@@ -282,6 +309,10 @@ mod tests {
             (("set", "speed=9"), "there is no knob \"speed\""),
             (("set", "lag_scale"), "\"lag_scale\" is not of the form KEY=VALUE"),
             (("release", "speed"), "there is no knob \"speed\""),
+            (
+                ("set", "rules=reload"),
+                "the scheduler was started without rules: give it a file with --rules",
+            ),
             (("sett", ""), "tune has no argument \"sett\""),
         ] {
             assert_eq!(ask(&adaptive, &[args]).unwrap_err(), sentence);
@@ -294,7 +325,8 @@ mod tests {
     fn a_refusal_reaches_the_client_through_the_socket() {
         let path = std::env::temp_dir().join(format!("pandemonium-tune-{}", std::process::id()));
         let adaptive = adaptive();
-        let serve = move |args: &BTreeMap<String, String>, _: (&_, &_)| respond(&adaptive, args);
+        let serve =
+            move |args: &BTreeMap<String, String>, _: (&_, &_)| respond(&adaptive, None, args);
         let data = StatsServerData::<(), ()>::new().add_stats(TARGET, Box::new(serve));
         let _server = StatsServer::new(data).set_path(&path).launch().unwrap();
         let mut client = StatsClient::new().set_path(&path).connect(Some(PATIENCE_MS)).unwrap();

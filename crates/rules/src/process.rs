@@ -57,7 +57,7 @@ pub struct Process {
     pub started: u64,
     /// Its name, at most 15 bytes. It can give itself any.
     pub name: String,
-    /// The path of its executable; empty if it may not be read.
+    /// The path of its executable; the first word of its command line if that may not be read.
     pub executable: String,
     /// Its command line, with spaces between the words. It can write there what it likes.
     pub command: String,
@@ -157,6 +157,9 @@ fn read_rest(folder: &Path) -> Option<Process> {
     let executable = executable.strip_suffix(" (deleted)").unwrap_or(&executable).to_owned();
     let command = text(folder, "cmdline").unwrap_or_default();
     let command = command.trim_end_matches('\0').replace('\0', " ");
+    // Without privileges the link of another user's process may not be read.
+    let first = || command.split(' ').next().unwrap_or_default().to_owned();
+    let executable = if executable.is_empty() { first() } else { executable };
     let cgroups = text(folder, "cgroup").unwrap_or_default();
     let cgroup = cgroups.lines().find_map(|line| line.strip_prefix("0::"));
     let cgroup = cgroup.unwrap_or_default().to_owned();

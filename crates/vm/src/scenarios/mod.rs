@@ -22,6 +22,7 @@ mod offline;
 mod orders;
 mod phases;
 mod procdb;
+mod profiles;
 mod record;
 mod stranger;
 mod stress;
@@ -40,6 +41,7 @@ pub const SUITE: &[&[Scenario]] = &[
     unit::ALL,
     held_up::ALL,
     control::ALL,
+    profiles::ALL,
     procdb::ALL,
     record::ALL,
     mix::ALL,
