@@ -10,8 +10,8 @@
 //! forbidden, since a restart is a new process.
 //!
 //! Imports run downwards only, in this order: `supervisor`, `worker`; `worker_process`, `stats`,
-//! `backend`; `telemetry`, `tune`, `explain`; `metrics`; `adaptive`, `observers`; `reading`,
-//! `fast_path`; `shared`; plain data such as `fast_path_counters`.
+//! `backend`; `telemetry`, `tune`, `explain`; `metrics`; `adaptive`, `observers`, `rules`;
+//! `reading`, `fast_path`; `shared`; plain data such as `fast_path_counters`.
 //!
 //! A program with policies of its own calls [`main`]; here a built-in one stands for them:
 //!

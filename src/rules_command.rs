@@ -58,7 +58,8 @@ fn report(rules: &Rules, processes: &Processes, users: &Users) -> String {
     text += &format!("{count} rules; {treated} of {all} processes are treated\n");
     if withheld > 0 {
         text += &format!(
-            "{withheld} times a rule would raise a process of a user that raise_users does not list\n"
+            "{withheld} times a rule would raise a process of a user that raise_users does not \
+             list\n"
         );
     }
     text

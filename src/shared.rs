@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! The memory that worker and supervisor share: counters that the worker writes every round, knobs
-//! and assigned processes from the supervisor, learned profiles of programs, a query about one task, and the policy's
-//! memos of tasks for the next worker.
+//! and assigned processes from the supervisor, learned profiles of programs, a query about one
+//! task, and the policy's memos of tasks for the next worker.
 //!
 //! It is an anonymous file, which the worker inherits as a descriptor. Every cell is an atomic, so
 //! neither side reads half a number; two numbers may be a round apart. No side waits for the other.

@@ -4,9 +4,9 @@
 //!
 //! A request has the target `tune` and the optional arguments `set`, lines `KEY=VALUE`, `release`,
 //! keys with spaces between them, and `by`, what asks for it. Among the lines may be
-//! `profile=NAME`; the line `rules=reload` stands alone. The response has all knobs, the profile first, or a sentence that says why
-//! nothing was changed. Only the scheduler's user can connect to the socket, so every client
-//! may change knobs.
+//! `profile=NAME`; the line `rules=reload` stands alone. The response has all knobs, the profile
+//! first, or a sentence that says why nothing was changed. Only the scheduler's user can connect to
+//! the socket, so every client may change knobs.
 
 use super::adaptive::{Adaptive, Change, Status};
 use super::cli::TuneArguments;

@@ -79,8 +79,8 @@ fn schedule(
     libbpf_print::set(options.verbose);
     let setup = BackendSetup {
         name: process::scheduler_name(),
-        // The backend does not know of a domain or of a start with low power: then the policy places
-        // every task.
+        // The backend does not know of a domain or of a start with low power: then the policy
+        // places every task.
         builtin_idle: !options.full_user
             && values.get("rule.low_power") != Some(1)
             && start.setup.domain.is_none(),

@@ -54,8 +54,8 @@ impl AssignmentsCell {
         self.seq.store(seq + 2, Ordering::Release);
     }
 
-    /// Takes up the newest list, if it is another one than the last. Returns whether it is. One load
-    /// if it is not; allocates nothing.
+    /// Takes up the newest list, if it is another one than the last. Returns whether it is. One
+    /// load if it is not; allocates nothing.
     pub fn take_newer(&self, list: &mut AssignmentList) -> bool {
         let seq = self.seq.load(Ordering::Relaxed);
         if seq == list.seen || seq % 2 == 1 {

@@ -12,7 +12,7 @@ pub const PROFILES: &[KnobProfile] = &[
     KnobProfile { name: "auto", about: "The defaults, which follow the load", knobs: "" },
     KnobProfile {
         name: "gaming",
-        about: "Frames on time beside other work, for half a percent of the work that tasks get done",
+        about: "Frames on time beside other work, for half a percent of the work that gets done",
         knobs: "\
 slice_us=500 # the threads of a frame take turns: none waits for longer than 0.5 ms for another
 burst_slice_us=500 # a burst must not make slices longer than usual
@@ -21,7 +21,7 @@ batch_slice_us=2000 # a frame that can interrupt no task waits for 1/8 of its 16
     },
     KnobProfile {
         name: "lowlatency",
-        about: "Shortest waits of all tasks, for 1 to 2 % of the work that tasks get done",
+        about: "Shortest waits of all tasks, for 1 to 2 % of the work that gets done",
         knobs: "\
 slice_us=500 # as short as the adaptive loop makes slices when wakeups are late
 burst_slice_us=500 # a burst must not make slices longer than usual
@@ -31,7 +31,7 @@ preempt_thresh_us=500 # half of a Batch slice, so that waiting Batch tasks share
     },
     KnobProfile {
         name: "powersave",
-        about: "Batch work waits for a busy CPU instead of waking an idle one, and is switched less",
+        about: "Batch work waits for a busy CPU instead of waking an idle one",
         knobs: "\
 rule.low_power=on # an idle CPU that is not woken saves most
 batch_slice_us=8000 # half as many switches as with the 4 ms of the defaults

@@ -175,8 +175,8 @@ impl Rule {
         by_tier || slice > SLICE_USUAL || weight.is_some_and(is_heavy)
     }
 
-    /// Whether it may treat the process of this user: it does not raise it, or it names the user, or
-    /// the file lists the user.
+    /// Whether it may treat the process of this user: it does not raise it, or it names the user,
+    /// or the file lists the user.
     fn may_treat(&self, process: &Process, users: &Users) -> bool {
         let is_listed = |user: &String| match user.as_str() {
             "*" => true,

@@ -90,8 +90,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Replaces the profile by another one, given as lines `KEY=VALUE`. What the user has set stays.
-    /// An error, and nothing changes, if the two contradict each other.
+    /// Replaces the profile by another one, given as lines `KEY=VALUE`. What the user has set
+    /// stays. An error, and nothing changes, if the two contradict each other.
     pub fn replace_profile(&mut self, text: &str) -> Result<(), FileError> {
         let amended = self.start.amended_alone(text)?;
         let changed = Layers { profile: (amended.values, amended.named), ..self.clone() };

@@ -74,8 +74,8 @@ impl Assigned {
         Classification { treatment: number, tier: demand.apply(classified.tier), ..classified }
     }
 
-    /// The knobs by which the slice of a task with this treatment is computed: the demanded slice is
-    /// the longest of each tier.
+    /// The knobs by which the slice of a task with this treatment is computed: the demanded slice
+    /// is the longest of each tier.
     pub fn knobs(&self, number: u8, knobs: &Knobs) -> Knobs {
         let slice = self.numbered(number).map_or(Span::ZERO, |treatment| treatment.slice);
         if slice == Span::ZERO {
