@@ -22,11 +22,6 @@ impl Power {
     fn active_profile(&self) -> String {
         self.0.clone()
     }
-
-    #[zbus(property)]
-    fn set_active_profile(&mut self, profile: String) {
-        self.0 = profile;
-    }
 }
 
 struct Games(i32);
@@ -36,11 +31,6 @@ impl Games {
     #[zbus(property)]
     fn client_count(&self) -> i32 {
         self.0
-    }
-
-    #[zbus(property)]
-    fn set_client_count(&mut self, count: i32) {
-        self.0 = count;
     }
 }
 
