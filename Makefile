@@ -5,8 +5,7 @@
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 PREFIX = /usr/local
 VM = $(TARGET)/release/pandemonium_vm
-PROGRAMS = scx_pandemonium_user pandemonium_bench pandemonium_follow pandemonium_lab pandemonium_probe \
-	pandemonium_vm
+PROGRAMS = scx_pandemonium_user pandemonium_bench pandemonium_lab pandemonium_probe pandemonium_vm
 
 # Installs what is missing, builds, and schedules: this machine, or one in QEMU.
 run: setup

@@ -233,10 +233,6 @@ pub enum Command {
     Procdb(ProcdbArguments),
     /// Test rules for processes: which rule applies to which running process
     Rules(RulesArguments),
-    /// Change the profile of the running scheduler along with the desktop: `follow --help`
-    /// (pandemonium_follow)
-    #[command(disable_help_flag = true)]
-    Follow(Words),
     /// Measure schedulers side by side, and read the results: `bench --help` (pandemonium_bench)
     #[command(disable_help_flag = true)]
     Bench(Words),

@@ -165,9 +165,6 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             Command::Explain(arguments) => explain::run(arguments)?,
             Command::Procdb(arguments) => procdb_command::run(arguments)?,
             Command::Rules(arguments) => rules_command::run(arguments)?,
-            Command::Follow(arguments) => {
-                return Err(program::become_program("pandemonium_follow", &arguments.words));
-            }
             Command::Bench(arguments) => {
                 return Err(program::become_program("pandemonium_bench", &arguments.words));
             }

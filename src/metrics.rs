@@ -25,7 +25,7 @@ pub struct Metrics {
     pub policy: String,
     #[stat(desc = "Profile in force: a named set of knobs; auto is the defaults")]
     pub profile: String,
-    #[stat(desc = "By what it was chosen: --profile, tune or what follows the desktop; empty: \
+    #[stat(desc = "By what it was chosen: --profile, tune or another program; empty: \
                    by nothing")]
     pub profile_by: String,
     #[stat(desc = "Counters that the policy declares, by name")]

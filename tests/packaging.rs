@@ -96,7 +96,6 @@ fn what_is_installed_works_and_is_removed_without_a_rest() {
     for (path, mode) in [
         ("usr/bin/scx_pandemonium_user", 0o755),
         ("usr/bin/pandemonium_bench", 0o755),
-        ("usr/bin/pandemonium_follow", 0o755),
         ("usr/bin/pandemonium_probe", 0o755),
         ("usr/share/scx_pandemonium_user/rules/games.toml", 0o644),
         ("usr/lib/systemd/system/scx_pandemonium_user.service", 0o644),
