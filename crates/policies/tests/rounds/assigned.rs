@@ -14,7 +14,7 @@ use pandemonium_policies::Pandemonium;
 /// A policy for which process 1 has this treatment.
 fn treating(treatment: Treatment) -> Pandemonium {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
-    let process = Assignment { pid: Pid::new(1).unwrap(), treatment: 0 };
+    let process = Assignment { pid: Pid::new(1).expect("a number"), treatment: 0 };
     policy.assign(&[treatment], &[process]);
     policy
 }
