@@ -41,7 +41,6 @@ pub const SUITE: &[&[Scenario]] = &[
     unit::ALL,
     held_up::ALL,
     control::ALL,
-    profiles::ALL,
     procdb::ALL,
     record::ALL,
     mix::ALL,
@@ -61,8 +60,14 @@ pub const SUITE: &[&[Scenario]] = &[
 ];
 
 /// Scenarios that run only by name.
-pub const APART: &[Scenario] =
-    &[demo::DEMO, bars::BARS, lab::LAB, lifecycle::KERNEL_CHECK, hotplug::HOTPLUG_100];
+pub const APART: &[Scenario] = &[
+    demo::DEMO,
+    bars::BARS,
+    lab::LAB,
+    lifecycle::KERNEL_CHECK,
+    hotplug::HOTPLUG_100,
+    profiles::PROFILES,
+];
 
 /// Every scenario of the suite, the cheapest first.
 pub fn suite() -> impl Iterator<Item = &'static Scenario> {

@@ -14,7 +14,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-pub const ALL: &[Scenario] = &[Scenario {
+pub const PROFILES: Scenario = Scenario {
     name: "profiles",
     about: "the profile is changed 1000 times under load: the scheduler stays loaded, wakeups are \
         as early as before, and the last profile is in force; a rule raises a hog, and no longer \
@@ -23,14 +23,14 @@ pub const ALL: &[Scenario] = &[Scenario {
     once: true,
     run: profiles,
     ..USUAL
-}];
+};
 
 /// The name of the hog that a rule is about.
 const RULED: &CStr = c"ruled";
 const RULES: &str = "/tmp/rules.toml";
 const SWITCHES: usize = 1_000;
 /// Those that keep wakeups early. The last one is in force at the end.
-const PROFILES: [&str; 4] = ["gaming", "server", "lowlatency", "auto"];
+const SWITCHED: [&str; 4] = ["gaming", "server", "lowlatency", "auto"];
 /// Longer than the switches take on a busy host.
 const SWITCHES_LIMIT: Duration = Duration::from_secs(30);
 /// How long wakeups are measured with and without switches.
@@ -106,7 +106,7 @@ fn switch_under_load() -> Result<()> {
     let mut longest = 0;
     for number in 0..SWITCHES {
         let asked = clock::now_ns();
-        let profile = PROFILES[number % PROFILES.len()];
+        let profile = SWITCHED[number % SWITCHED.len()];
         statistics::tune(&format!("profile={profile}"), "the scenario")?;
         longest = longest.max(clock::now_ns() - asked);
         ensure!(start.elapsed() < SWITCHES_LIMIT, "{number} switches took {:?}", start.elapsed());
