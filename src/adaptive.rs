@@ -9,7 +9,7 @@ use super::mutex::lock;
 use super::reading::Reading;
 use super::shared::Shared;
 use pandemonium_engine::adapting::{Adapting, Report, Sample, idle_per_mille};
-use pandemonium_engine::knobs::{Amended, KeySet, Values};
+use pandemonium_engine::knobs::{Amended, KeySet, Knob, KnobProfile, Values};
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 use procfs::{CurrentSI, KernelStats};
@@ -18,15 +18,52 @@ use std::sync::{Arc, Mutex};
 /// The controller, and the facts of the last second.
 pub struct Adaptive {
     shared: Arc<Shared>,
+    /// The profiles of the policy.
+    profiles: &'static [KnobProfile],
     state: Mutex<State>,
 }
 
 struct State {
     control: Box<dyn Adapting>,
+    profile: ProfileInForce,
     fast_path: FastPathCounters,
     cpu_idle: Option<u32>,
     /// When the loop last ran.
     ran: Stamp,
+}
+
+/// The profile in force.
+#[derive(Clone, Debug, Default)]
+pub struct ProfileInForce {
+    /// `None` if the policy has no profiles.
+    pub profile: Option<&'static KnobProfile>,
+    /// By what it was chosen; empty for the defaults of the start.
+    pub by: String,
+}
+
+impl ProfileInForce {
+    /// Its name; `auto` stands for the defaults of a policy without profiles.
+    pub fn name(&self) -> &'static str {
+        self.profile.map_or("auto", |profile| profile.name)
+    }
+
+    /// The value that the profile gives to a knob, if it does, as it is written there.
+    pub fn value_of(&self, knob: &Knob) -> Option<&'static str> {
+        let mut lines = self.profile?.knobs.lines().filter_map(|line| line.split_once('='));
+        let (_, value) = lines.find(|(name, _)| *name == knob.name)?;
+        value.split('#').next().map(str::trim)
+    }
+}
+
+/// A change of knobs by the user: all of it applies or nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// The knobs to set, in lines `KEY=VALUE`.
+    pub set: &'a str,
+    /// The knobs to give back.
+    pub release: KeySet,
+    /// The profile to change to, and by what it is chosen.
+    pub profile: Option<(&'static KnobProfile, &'a str)>,
 }
 
 /// The state of the loop, for statistics.
@@ -36,6 +73,8 @@ pub struct Status {
     pub values: Values,
     /// The knobs that the user has set.
     pub pinned: KeySet,
+    /// The profile in force.
+    pub profile: ProfileInForce,
     /// How the controller classifies the load.
     pub report: Report,
     /// The fast path's counters of the last second.
@@ -46,11 +85,21 @@ pub struct Status {
 
 impl Adaptive {
     /// A loop that begins with the controller's values, and publishes them at once.
-    pub fn new(shared: Arc<Shared>, control: Box<dyn Adapting>) -> Adaptive {
+    pub fn new(
+        shared: Arc<Shared>,
+        control: Box<dyn Adapting>,
+        profiles: &'static [KnobProfile],
+    ) -> Adaptive {
         shared.knobs.publish(&control.values());
         let fast_path = FastPathCounters::default();
-        let state = State { control, fast_path, cpu_idle: None, ran: clock::now() };
-        Adaptive { shared, state: Mutex::new(state) }
+        let profile = ProfileInForce { profile: profiles.first(), by: String::new() };
+        let state = State { control, profile, fast_path, cpu_idle: None, ran: clock::now() };
+        Adaptive { shared, profiles, state: Mutex::new(state) }
+    }
+
+    /// The profiles that there are.
+    pub fn profiles(&self) -> &'static [KnobProfile] {
+        self.profiles
     }
 
     /// Notes that the loop runs, also while there is nothing to adapt to.
@@ -74,15 +123,23 @@ impl Adaptive {
         }
     }
 
-    /// Releases some knobs and sets others, in lines `KEY=VALUE`, for the user: all of this or
-    /// nothing. The worker's next round uses the new values.
-    pub fn tune(&self, set: &str, release: KeySet) -> Result<Amended, String> {
+    /// Executes a change. The worker's next round uses the new values.
+    pub fn tune(&self, change: &Change) -> Result<Amended, String> {
         let mut state = lock(&self.state);
         let mut changed = state.control.boxed();
-        changed.release(release).map_err(|error| error.to_string())?;
-        let amended = changed.pin(set).map_err(|error| error.error.to_string())?;
+        changed.release(change.release).map_err(|error| error.to_string())?;
+        if let Some((profile, _)) = change.profile {
+            changed.replace_profile(profile.knobs).map_err(|error| {
+                let (name, why) = (profile.name, error.error);
+                format!("the profile {name} contradicts a knob that you have set: {why}")
+            })?;
+        }
+        let amended = changed.pin(change.set).map_err(|error| error.error.to_string())?;
         self.shared.knobs.publish(&changed.values());
         state.control = changed;
+        if let Some((profile, by)) = change.profile {
+            state.profile = ProfileInForce { profile: Some(profile), by: by.into() };
+        }
         Ok(amended)
     }
 
@@ -99,6 +156,7 @@ impl Adaptive {
         Status {
             values: state.control.values(),
             pinned: state.control.pinned(),
+            profile: state.profile.clone(),
             report: state.control.report(),
             fast_path: state.fast_path,
             cpu_idle: state.cpu_idle,
@@ -159,6 +217,7 @@ mod tests {
     use pandemonium_engine::PolicyType;
     use pandemonium_policies::Pandemonium;
     use pandemonium_policies::knobs::{Knobs, TABLE};
+    use pandemonium_policies::profiles::PROFILES;
 
     fn second(number: u64, numbers: Numbers, fast_path: FastPathCounters) -> Reading {
         let at = Stamp::from_nanos(number * 1_000_000_000);
@@ -168,7 +227,7 @@ mod tests {
     fn adaptive(chosen: KeySet) -> (Adaptive, Arc<Shared>) {
         let shared = Arc::new(Shared::create().unwrap());
         let control = Pandemonium::adapting(8, TABLE.defaults(), chosen);
-        (Adaptive::new(Arc::clone(&shared), control), shared)
+        (Adaptive::new(Arc::clone(&shared), control, PROFILES), shared)
     }
 
     #[test]
@@ -227,21 +286,46 @@ mod tests {
         let (adaptive, shared) = adaptive(Knobs::none());
         let mut seen = 0;
         shared.knobs.newer(&TABLE, &mut seen).unwrap();
-        adaptive.tune("slice_us=750\nlag_scale=9", Knobs::none()).unwrap();
+        let change = |set, release| Change { set, release, profile: None };
+        adaptive.tune(&change("slice_us=750\nlag_scale=9", Knobs::none())).unwrap();
         let knobs = shared.knobs.newer(&TABLE, &mut seen).unwrap();
         let knobs = Knobs::of(&knobs);
         assert_eq!((knobs.slice, knobs.sleeper_credit_scale), (Span::from_micros(750), 9));
         let slice = Knobs::none().with("slice_us");
-        let refused = adaptive.tune("lag_scale=900", slice).unwrap_err();
+        let refused = adaptive.tune(&change("lag_scale=900", slice)).unwrap_err();
         assert_eq!(refused, "sleeper_credit_scale takes 1 to 64, not \"900\"");
         assert_eq!(shared.knobs.newer(&TABLE, &mut seen), None);
         assert!(adaptive.status().pinned.holds("slice_us"), "nothing was released");
-        adaptive.tune("", slice).unwrap();
+        adaptive.tune(&change("", slice)).unwrap();
         assert_eq!(
             shared.knobs.newer(&TABLE, &mut seen).unwrap().time("slice_us"),
             Some(Span::from_millis(1))
         );
         assert!(!adaptive.status().pinned.holds("slice_us"));
+    }
+
+    #[test]
+    fn a_profile_reaches_the_worker_unless_the_user_s_knobs_contradict_it() {
+        let (adaptive, shared) = adaptive(Knobs::none());
+        let mut seen = 0;
+        shared.knobs.newer(&TABLE, &mut seen).unwrap();
+        let named = |name| KnobProfile::find(PROFILES, name).unwrap();
+        let change = |set, name| {
+            let profile = Some((named(name), "tune"));
+            adaptive.tune(&Change { set, release: Knobs::none(), profile })
+        };
+        change("batch_slice_us=3000", "gaming").unwrap();
+        let knobs = Knobs::of(&shared.knobs.newer(&TABLE, &mut seen).unwrap());
+        let micros = (knobs.slice.as_micros(), knobs.batch_slice.as_micros());
+        assert_eq!(micros, (500, 3_000), "the user's value wins");
+        assert_eq!(adaptive.status().pinned.len(), 1);
+        assert_eq!(adaptive.status().profile.profile, Some(named("gaming")));
+        let refused = change("slice_min_us=900", "gaming").unwrap_err();
+        assert!(refused.contains("must not be above"), "{refused}");
+        change("slice_min_us=900", "auto").unwrap();
+        let refused = change("", "lowlatency").unwrap_err();
+        assert!(refused.starts_with("the profile lowlatency contradicts a knob"), "{refused}");
+        assert_eq!(adaptive.status().profile.profile, Some(named("auto")));
     }
 
     #[test]

@@ -229,6 +229,11 @@ impl<'cb> KernelPort<'cb> {
         self.fast.as_mut().and_then(FastPath::next_exit)
     }
 
+    /// The programs that were executed, as far as that was reported.
+    pub fn execs(&self) -> u64 {
+        self.fast.as_ref().map_or(0, FastPath::execs)
+    }
+
     /// Tells the kernel half the settings, by stores if something has changed.
     pub fn set(&mut self, settings: Settings) {
         if let Some(bss) = &mut self.bpf.skel.maps.bss_data {

@@ -75,6 +75,11 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub knobs: Option<PathBuf>,
 
+    /// Start with a profile, a named set of knobs: auto, gaming, lowlatency, powersave or server.
+    /// `tune profile=NAME` changes it later. Knobs that are set by options, --knobs or `tune` win
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+
     /// Leave the knobs as they are at the start; without this option they follow the load
     #[arg(long)]
     pub no_adaptive: bool,
@@ -143,6 +148,12 @@ pub struct Options {
     /// interactive or batch. May be given several times; the first match counts
     #[arg(long, value_name = "NAME[:TIER]")]
     pub boost: Vec<Boost>,
+
+    /// Treat processes by the rules in FILE, or in a folder of such files: by name, executable,
+    /// cgroup, user, ancestor and more a tier, a slice, a weight. May be given several times; the
+    /// first rule that matches counts. `rules test` shows what matches
+    #[arg(long, value_name = "FILE")]
+    pub rules: Vec<PathBuf>,
 
     /// The same as --boost NAME, in the spelling of PANDEMONIUM
     #[arg(long, value_name = "NAME", value_parser = words::name)]
@@ -220,6 +231,8 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Show, export or forget learned profiles of programs
     Procdb(ProcdbArguments),
+    /// Test rules for processes: which rule applies to which running process
+    Rules(RulesArguments),
     /// Measure schedulers side by side, and read the results: `bench --help` (pandemonium_bench)
     #[command(disable_help_flag = true)]
     Bench(Words),
@@ -246,10 +259,10 @@ pub struct CheckArguments {
 
 #[derive(Args, Clone, Debug)]
 pub struct TuneArguments {
-    /// Set a knob
+    /// Set a knob, or with profile=NAME the profile; rules=reload reads the rules again
     #[arg(value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
-    /// Give knobs back to the adaptive loop, with their values from the start
+    /// Give knobs back to the profile or the adaptive loop, with their values from the start
     #[arg(long, value_name = "KEY", num_args = 1..)]
     pub release: Vec<String>,
 }
@@ -286,6 +299,24 @@ pub enum ProcdbCommand {
     Export,
     /// Forget one program, or all
     Forget(ForgetArguments),
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct RulesArguments {
+    #[command(subcommand)]
+    pub what: RulesCommand,
+}
+
+/// Commands for rules.
+#[derive(Clone, Debug, Subcommand)]
+pub enum RulesCommand {
+    /// Print which rule applies to which running process; needs neither root nor a scheduler
+    Test {
+        /// A file of rules, or a folder of such; may be given several times [default: the installed
+        /// rules]
+        #[arg(long, value_name = "FILE")]
+        rules: Vec<PathBuf>,
+    },
 }
 
 #[derive(Args, Clone, Debug)]

@@ -56,6 +56,8 @@ pub struct FastPath<'obj> {
     settings: Settings,
     cpus: Mapped<abi::fp_cpu, CPUS>,
     news: News,
+    /// Programs that were executed, by the news.
+    execs: u64,
     /// Times of [`Stage::Received`].
     received: Fine,
     /// Times of [`Stage::Decided`].
@@ -101,6 +103,7 @@ impl<'obj> FastPath<'obj> {
             settings: Settings::default(),
             cpus,
             news: News::open(&skel.maps.news)?,
+            execs: 0,
             received: Fine::default(),
             decided: Fine::default(),
             _links: links,
@@ -139,10 +142,16 @@ impl<'obj> FastPath<'obj> {
         }
     }
 
+    /// The programs that were executed, as far as news of them were read.
+    pub fn execs(&self) -> u64 {
+        self.execs
+    }
+
     /// The next task that has exited. Reads a bounded number of news.
     pub fn next_exit(&mut self) -> Option<Pid> {
         for _ in 0..news::READ_MAX {
             let (pid, kind) = self.news.next()?;
+            self.execs += u64::from(kind == news::Kind::Exec);
             if self.records.take_news(pid, kind) {
                 return Some(pid);
             }

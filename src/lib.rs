@@ -10,8 +10,8 @@
 //! forbidden, since a restart is a new process.
 //!
 //! Imports run downwards only, in this order: `supervisor`, `worker`; `worker_process`, `stats`,
-//! `backend`; `telemetry`, `tune`, `explain`; `metrics`; `adaptive`, `observers`; `reading`,
-//! `fast_path`; `shared`; plain data such as `fast_path_counters`.
+//! `backend`; `telemetry`, `tune`, `explain`; `metrics`; `adaptive`, `observers`, `rules`;
+//! `reading`, `fast_path`; `shared`; plain data such as `fast_path_counters`.
 //!
 //! A program with policies of its own calls [`main`]; here a built-in one stands for them:
 //!
@@ -83,6 +83,10 @@ mod record;
 mod report;
 #[cfg(not(docsrs))]
 mod restarts;
+#[cfg(not(docsrs))]
+mod rules;
+#[cfg(not(docsrs))]
+mod rules_command;
 #[cfg(not(docsrs))]
 mod settings;
 #[cfg(not(docsrs))]
@@ -167,6 +171,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             Command::Tune(arguments) => tune::run(arguments)?,
             Command::Explain(arguments) => explain::run(arguments)?,
             Command::Procdb(arguments) => procdb_command::run(arguments)?,
+            Command::Rules(arguments) => rules_command::run(arguments)?,
             Command::Bench(arguments) => {
                 return Err(program::become_program("pandemonium_bench", &arguments.words));
             }

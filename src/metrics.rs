@@ -23,6 +23,11 @@ pub struct Metrics {
     pub health: String,
     #[stat(desc = "Name of the policy")]
     pub policy: String,
+    #[stat(desc = "Profile in force: a named set of knobs; auto is the defaults")]
+    pub profile: String,
+    #[stat(desc = "By what it was chosen: --profile, tune or another program; empty: \
+                   by nothing")]
+    pub profile_by: String,
     #[stat(desc = "Counters that the policy declares, by name")]
     pub policy_counters: BTreeMap<String, u64>,
     #[stat(desc = "CPUs online")]
@@ -188,6 +193,10 @@ pub struct Metrics {
     pub batch_slice_us: u64,
     #[stat(desc = "Wait after which Batch work is rescued, in microseconds")]
     pub sojourn_thresh_us: u64,
+    #[stat(desc = "Rules for processes")]
+    pub nr_rules: u64,
+    #[stat(desc = "Processes to which a rule applies")]
+    pub nr_ruled: u64,
     #[stat(desc = "Programs with a learned profile")]
     pub procdb_total: u64,
     #[stat(desc = "Programs whose profile predicts a tier")]
@@ -275,6 +284,8 @@ impl Metrics {
         let (report, values) = (&status.report, &status.values);
         let micros = |knob| values.time(knob).map_or(0, Span::as_micros);
         self.regime = if report.regime.is_empty() { "FIXED" } else { report.regime }.into();
+        self.profile = status.profile.name().into();
+        self.profile_by = status.profile.by.clone();
         self.cpu_idle_pct = status.cpu_idle.map_or(-1.0, |idle| f64::from(idle) / 10.0);
         self.stability = u64::from(report.stability);
         self.tightened = u64::from(!report.regime.is_empty() && report.tightened);

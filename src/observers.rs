@@ -4,6 +4,7 @@
 //! query. Nothing here waits or allocates.
 
 use super::shared::Shared;
+use super::shared::assignments::AssignmentList;
 use super::shared::query::QueryCell;
 use super::shared::reply::{COUNT_MAX, Reply, Wait};
 use pandemonium_engine::Setup;
@@ -50,6 +51,12 @@ impl<'s> Observers<'s> {
     /// The policy applies knobs.
     pub fn applied(&mut self, values: &Values) {
         self.recorder.iter_mut().for_each(|recorder| recorder.applied(values));
+    }
+
+    /// The policy receives the processes that the user demands a treatment for.
+    pub fn assigned(&mut self, list: &AssignmentList) {
+        let recorders = self.recorder.iter_mut();
+        recorders.for_each(|recorder| recorder.assigned(&list.treatments, &list.processes));
     }
 
     /// The policy forgets a task that has exited.
@@ -258,6 +265,7 @@ mod tests {
     use super::*;
     use crate::shared::query::Query;
     use pandemonium_engine::task::{Comm, Placement, RawArrival, Reason, Tier};
+    use pandemonium_engine::treatment::{Assignment, Treatment};
     use pandemonium_policies::Pandemonium;
     use pandemonium_policies::knobs::TABLE;
     use pandemonium_record::{Entry, Reader, WORDS_MAX, decode};
@@ -392,6 +400,10 @@ mod tests {
         observers.applied(&TABLE.defaults());
         observers.minute(Minute::from_unix(3));
         observers.learned(Minute::from_unix(3), &[Profile::default()]);
+        let mut list = AssignmentList::default();
+        list.treatments.push(Treatment::default());
+        list.processes.push(Assignment { pid: Pid::new(7).unwrap(), treatment: 0 });
+        observers.assigned(&list);
         let mut port = Script { arrivals: [arrival(7, 1, 1)].into(), ..Script::default() };
         observers.round(Stamp::from_nanos(9), &mut port, &mut policy);
         let mut reader = Reader::new(shared.ring().unwrap());
@@ -409,11 +421,14 @@ mod tests {
                 Entry::Took(arrival) => format!("took {}", arrival.pid.as_raw()),
                 Entry::Sent(dispatch) => format!("sent {}", dispatch.pid.as_raw()),
                 Entry::Ended { pending, .. } => format!("ended {pending}"),
+                Entry::Treated(_) => "treated".into(),
+                Entry::Assigned(process) => format!("assigned {}", process.pid.as_raw()),
+                Entry::AssignedAll(count) => format!("assigned all {count}"),
                 other => format!("{other:?}"),
             });
         }
-        let expected = "started 2, place, place, applied, minute, known, learned, began, took 7, \
-                        sent 7, ended 0";
+        let expected = "started 2, place, place, applied, minute, known, learned, treated, \
+                        assigned 7, assigned all 1, began, took 7, sent 7, ended 0";
         assert_eq!(kinds.join(", "), expected);
     }
 }

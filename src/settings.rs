@@ -7,7 +7,7 @@ use super::machine::Machine;
 use super::output;
 use anyhow::{Context, Result, ensure};
 use pandemonium_engine::Setup;
-use pandemonium_engine::knobs::{Amended, KeySet, Values};
+use pandemonium_engine::knobs::{Amended, KeySet, KnobProfile, Values};
 use pandemonium_engine::task::{Comm, Tier};
 use pandemonium_engine::time::Span;
 use pandemonium_engine::topology::Domain;
@@ -55,6 +55,12 @@ pub fn knobs(options: &Options) -> Result<(Values, KeySet), Failure> {
     }
     start.values.check().map_err(|error| Failure::Usage(error.to_string()))?;
     Ok((start.values, start.chosen))
+}
+
+/// The profile of the command line.
+pub fn profile(options: &Options) -> Result<Option<&'static KnobProfile>, Failure> {
+    let find = |name: &String| KnobProfile::find(options.policy().profiles, name);
+    options.profile.as_ref().map(find).transpose().map_err(Failure::Usage)
 }
 
 /// The values so far.
@@ -222,6 +228,20 @@ mod tests {
         assert!(knobs.rules.fifo_mode && knobs.percpu_local);
         let refused = of(&["--policy", "fifo", "--low-power"]).unwrap_err();
         assert!(refused.contains("which the policy fifo does not have"), "{refused}");
+    }
+
+    #[test]
+    fn an_unknown_profile_is_refused_with_the_names_that_there_are() {
+        let named = |args: &[&str]| match profile(&parse(args).unwrap()) {
+            Ok(profile) => Ok(profile.map(|profile| profile.name)),
+            Err(failure) => Err(failure.to_string()),
+        };
+        assert_eq!(named(&["--profile", "server"]), Ok(Some("server")));
+        assert_eq!(named(&[]), Ok(None));
+        let refused = named(&["--profile", "turbo"]).unwrap_err();
+        let names = "there are auto, gaming, lowlatency, powersave, server";
+        assert_eq!(refused, format!("there is no profile \"turbo\"; {names}"));
+        assert!(named(&["--profile", "auto", "--policy", "fifo"]).unwrap_err().contains("none"));
     }
 
     #[test]

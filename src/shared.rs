@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! The memory that worker and supervisor share: counters that the worker writes every round, knobs
-//! from the supervisor, learned profiles of programs, a query about one task, and the policy's
-//! memos of tasks for the next worker.
+//! and assigned processes from the supervisor, learned profiles of programs, a query about one
+//! task, and the policy's memos of tasks for the next worker.
 //!
 //! It is an anonymous file, which the worker inherits as a descriptor. Every cell is an atomic, so
 //! neither side reads half a number; two numbers may be a round apart. No side waits for the other.
 
+pub mod assignments;
 pub mod ejection;
 mod knobs;
 mod programs;
@@ -111,6 +112,8 @@ counters! {
     cpus,
     /// CPUs that run a SCHED_EXT task.
     running,
+    /// Programs executed, as far as the fast path reports it.
+    execs,
     /// Tasks that wait for a decision.
     waiting,
     /// Most messages found in the ring at once, in the last whole second.
@@ -165,6 +168,8 @@ pub struct Layout {
     pub fast_path: FastPathCells,
     /// The knobs of the worker's policy.
     pub knobs: knobs::KnobsCell,
+    /// The processes that the user demands a treatment for.
+    pub assignments: assignments::AssignmentsCell,
     /// The learned profiles of programs.
     pub programs: programs::ProgramsCell,
     /// The query about a task, and its reply.

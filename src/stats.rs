@@ -8,6 +8,7 @@ use super::metrics::{Metrics, Tail};
 use super::programs::Programs;
 use super::reading::{Driver, Reading};
 use super::restarts::RestartTimes;
+use super::rules::RuleKeeper;
 use super::shared::Shared;
 use super::{clock, explain, health, process, telemetry, tune};
 use anyhow::Result;
@@ -28,6 +29,7 @@ pub struct Source {
     pub policy: PolicyInfo,
     pub adaptive: Arc<Adaptive>,
     pub programs: Arc<Programs>,
+    pub rules: Option<Arc<RuleKeeper>>,
     pub restarts: Arc<RestartTimes>,
 }
 
@@ -105,6 +107,10 @@ impl Source {
         metrics.take_fast_path(if counted.is_empty() { &status.fast_path } else { &counted });
         metrics.take_status(&status);
         metrics.record_dropped = self.record_dropped().map_or(-1, |dropped| dropped as i64);
+        if let Some(rules) = &self.rules {
+            let (rules, processes) = rules.counts();
+            (metrics.nr_rules, metrics.nr_ruled) = (rules as u64, processes as u64);
+        }
         let programs = self.programs.summary();
         metrics.procdb_total = programs.total as u64;
         metrics.procdb_confident = programs.confident as u64;
@@ -116,7 +122,7 @@ impl Source {
 fn server_data(source: Option<Source>) -> StatsServerData<(), ()> {
     let data = StatsServerData::new().add_meta(Metrics::meta()).add_meta(Tail::meta());
     let Some(source) = source else { return data };
-    let adaptive = Arc::clone(&source.adaptive);
+    let (adaptive, rules) = (Arc::clone(&source.adaptive), source.rules.clone());
     let query_server = explain::QueryServer::of(Arc::clone(&source.shared));
     let open: Box<dyn StatsOpener<(), ()>> = Box::new(move |_| {
         let source = source.clone();
@@ -129,7 +135,9 @@ fn server_data(source: Option<Source>) -> StatsServerData<(), ()> {
         });
         Ok(read)
     });
-    let tune = move |args: &BTreeMap<String, String>, _: (&_, &_)| tune::respond(&adaptive, args);
+    let tune = move |args: &BTreeMap<String, String>, _: (&_, &_)| {
+        tune::respond(&adaptive, rules.as_deref(), args)
+    };
     let explain =
         move |args: &BTreeMap<String, String>, _: (&_, &_)| explain::respond(&query_server, args);
     data.add_ops("top", StatsOps { open, close: None })

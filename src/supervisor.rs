@@ -3,7 +3,7 @@
 //! The process that the user starts. It starts the worker, restarts it when the kernel asks for
 //! that, passes signals on, prints, and reports how the worker ended.
 
-use super::adaptive::{Adaptive, IdleTime};
+use super::adaptive::{Adaptive, Change, IdleTime};
 use super::cli::{self, Options};
 use super::event_log::EventLog;
 use super::machine::Machine;
@@ -13,17 +13,19 @@ use super::programs::{self, Programs, Saver};
 use super::reading::Reading;
 use super::record::Recording;
 use super::restarts::{Ended, Next, Restarts};
+use super::rules::RuleKeeper;
 use super::shared::Shared;
 use super::stats::{self, Source};
 use super::worker_process::{End, WorkerProcess};
 use super::{clock, instance, output, process, report, settings, stalls, tasks, telemetry, worker};
 use anyhow::anyhow;
 use pandemonium_engine::adapting::INTERVAL;
-use pandemonium_engine::knobs::{KeySet, Values};
+use pandemonium_engine::knobs::{KeySet, KnobProfile, Values};
 use pandemonium_host::durable;
 use pandemonium_host::ejection::Ejection;
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
+use pandemonium_rules::Rules;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::{Arc, Mutex};
@@ -40,6 +42,8 @@ const SECOND: Duration = Duration::from_nanos(INTERVAL.as_nanos());
 /// Runs the scheduler until it ends.
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let (knobs, chosen) = settings::knobs(options)?;
+    settings::profile(options)?;
+    Rules::read(&options.rules).map_err(Failure::Usage)?;
     if options.primary_domain.is_some() {
         settings::domain(options, &Machine::observe()?)?;
     }
@@ -67,6 +71,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         report_every(Duration::from_secs_f64(seconds), source.clone());
     }
     let log = adapt_every_second(&source, options.verbose && options.stats.is_none());
+    source.rules.iter().for_each(RuleKeeper::start);
     let saver = Saver::start(Arc::clone(&source.programs));
     let started = source.read();
     let outcome = keep_running(options, &worker, &source, &saver);
@@ -123,13 +128,36 @@ fn source(options: &Options, start: Values, chosen: KeySet) -> Result<Source, Fa
     let shared = Arc::new(shared.map_err(Failure::internal)?);
     let path = (!options.no_procdb).then(|| programs::path(options.procdb.as_deref()));
     let control = (policy.adapting)(cpus, start, chosen);
+    let adaptive = Adaptive::new(Arc::clone(&shared), control, policy.profiles);
+    if let Some(profile) = settings::profile(options)? {
+        start_with_profile(&adaptive, profile).map_err(Failure::Usage)?;
+    }
     Ok(Source {
         policy,
-        adaptive: Arc::new(Adaptive::new(Arc::clone(&shared), control)),
+        adaptive: Arc::new(adaptive),
         programs: Arc::new(Programs::load(Arc::clone(&shared), path)),
+        rules: RuleKeeper::load(&options.rules, Arc::clone(&shared))?,
         restarts: Arc::default(),
         shared,
     })
+}
+
+/// Applies the profile of the command line, and says which knobs of the user win over it.
+fn start_with_profile(adaptive: &Adaptive, profile: &'static KnobProfile) -> Result<(), String> {
+    let release = KeySet::none(adaptive.status().values.table());
+    adaptive.tune(&Change { set: "", release, profile: Some((profile, "--profile")) })?;
+    let status = adaptive.status();
+    for (knob, word) in status.values.iter() {
+        if status.pinned.holds(knob.name) && status.profile.value_of(knob).is_some() {
+            output::print(&format!(
+                "{}={} as you set it: the profile {} does not change it",
+                knob.name,
+                knob.show(word),
+                profile.name
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Sets the umask: only this user may write to the statistics socket, because its clients can

@@ -32,7 +32,7 @@ pub fn line(m: &Metrics) -> String {
          [B={p99_b} I={p99_i} LC={p99_lc}] tier: B={batch}% I={interactive}% LC={lat_critical}% \
          l2: B={} I={} LC={} trip: {} procdb: {}/{} hits: {} sleep: io={} slice: {}us batch: {}us \
          sjrn: {}/{} rescue: {} [{}] health: {} | faults: {}+{} congested: {} bounced: {} \
-         cancelled: {} refused: {} ring: {}/{} cpu: {:.1}%{}",
+         cancelled: {} refused: {} ring: {}/{} cpu: {:.1}%{}{}",
         m.dispatches_per_sec,
         m.idle_pct,
         m.decisions_per_sec,
@@ -65,7 +65,16 @@ pub fn line(m: &Metrics) -> String {
         Limits::ARRIVALS,
         m.own_cpu_pct,
         recording(m.record_dropped),
+        profile(m),
     )
+}
+
+/// The profile in force and by what it was chosen; empty for the defaults.
+fn profile(m: &Metrics) -> String {
+    match (m.profile.as_str(), m.profile_by.as_str()) {
+        ("" | "auto", "") => String::new(),
+        (name, by) => format!(" profile: {name} (by {by})"),
+    }
 }
 
 /// The entries that a recording has dropped; empty without one.
@@ -160,6 +169,9 @@ mod tests {
         );
         let recorded = Metrics { record_dropped: 3, ..metrics.clone() };
         assert!(line(&recorded).ends_with("cpu: 1.2% recording: 3 dropped"));
+        let (profile, by) = ("gaming".into(), "GameMode".into());
+        let gaming = Metrics { profile, profile_by: by, ..metrics.clone() };
+        assert!(line(&gaming).ends_with("cpu: 1.2% profile: gaming (by GameMode)"));
         let fifo = Metrics { policy: "fifo".into(), ..metrics };
         assert!(line(&fifo).contains("[FIFO] health: ok"), "fifo has no regime");
     }

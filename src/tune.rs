@@ -2,17 +2,20 @@
 
 //! `tune`: shows and changes the knobs of the running scheduler, over the statistics socket.
 //!
-//! A request has the target `tune` and the optional arguments `set`, lines `KEY=VALUE`, and
-//! `release`, keys with spaces between them. The response has all knobs, or a sentence that says
-//! why nothing was changed. Only the scheduler's user can connect to the socket, so every client
-//! may change knobs.
+//! A request has the target `tune` and the optional arguments `set`, lines `KEY=VALUE`, `release`,
+//! keys with spaces between them, and `by`, what asks for it. Among the lines may be
+//! `profile=NAME`; the line `rules=reload` stands alone. The response has all knobs, the profile
+//! first, or a sentence that says why nothing was changed. Only the scheduler's user can connect to
+//! the socket, so every client may change knobs.
 
-use super::adaptive::{Adaptive, Status};
+use super::adaptive::{Adaptive, Change, Status};
 use super::cli::TuneArguments;
+use super::rules::RuleKeeper;
 use super::{client, output};
 use anyhow::{Result, anyhow};
-use pandemonium_engine::knobs::{self, Amended, KeySet};
+use pandemonium_engine::knobs::{self, Amended, KeySet, KnobProfile};
 use pandemonium_host::failure::Failure;
+use pandemonium_host::print::one_line;
 use scx_stats::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,6 +23,10 @@ use std::collections::BTreeMap;
 
 /// The name of the request's target.
 pub const TARGET: &str = "tune";
+/// The line that reads the rules for processes again. It stands alone.
+const RELOAD: &str = "rules=reload";
+/// The key of the profile among the lines to set.
+const PROFILE: &str = "profile";
 
 /// One knob.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +39,10 @@ struct Knob {
     about: String,
     /// Whether the user has set it. The adaptive loop leaves such a knob alone.
     set: bool,
+    /// The value in the profile in force. It applies, and the adaptive loop leaves it alone, unless
+    /// the user has set the knob.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    profile: Option<String>,
     /// The old name by which this request set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     was: Option<String>,
@@ -46,16 +57,44 @@ enum Response {
 }
 
 /// The server's side.
-pub fn respond(adaptive: &Adaptive, args: &BTreeMap<String, String>) -> Result<Value> {
+pub fn respond(
+    adaptive: &Adaptive,
+    rules: Option<&RuleKeeper>,
+    args: &BTreeMap<String, String>,
+) -> Result<Value> {
+    if args.get("set").is_some_and(|set| set == RELOAD) {
+        return Ok(serde_json::to_value(reload(rules))?);
+    }
     let response = match execute(adaptive, args) {
-        Ok(amended) => Response::Knobs(describe(&adaptive.status(), &amended)),
+        Ok(amended) => {
+            let status = adaptive.status();
+            let profile = profile(adaptive, &status);
+            Response::Knobs(profile.into_iter().chain(describe(&status, &amended)).collect())
+        }
         Err(sentence) => Response::Refused(sentence),
     };
     Ok(serde_json::to_value(response)?)
 }
 
+/// Reads the rules for processes again.
+fn reload(rules: Option<&RuleKeeper>) -> Response {
+    let none = || "the scheduler was started without rules: give it a file with --rules".into();
+    match rules.ok_or_else(none).and_then(|rules| rules.reload().map(|_| rules.counts())) {
+        Ok((rules, processes)) => Response::Knobs(vec![Knob {
+            key: "rules".into(),
+            value: rules.to_string(),
+            range: "reload".into(),
+            about: format!("Rules, which apply to {processes} processes now."),
+            set: true,
+            profile: None,
+            was: None,
+        }]),
+        Err(sentence) => Response::Refused(sentence),
+    }
+}
+
 fn execute(adaptive: &Adaptive, args: &BTreeMap<String, String>) -> Result<Amended, String> {
-    let known = ["target", "set", "release"];
+    let known = ["target", "set", "release", "by"];
     if let Some(unknown) = args.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("{TARGET} has no argument {unknown:?}"));
     }
@@ -66,11 +105,43 @@ fn execute(adaptive: &Adaptive, args: &BTreeMap<String, String>) -> Result<Amend
         let knob = table.named(name).ok_or_else(|| format!("there is no knob {name:?}"))?;
         release = release.with(knob.name);
     }
-    adaptive.tune(text("set"), release)
+    let is_profile = |line: &&str| line.split('=').next().map(str::trim) == Some(PROFILE);
+    let (chosen, knobs): (Vec<&str>, Vec<&str>) = text("set").lines().partition(is_profile);
+    let profile = match chosen.as_slice() {
+        [] => None,
+        [line] => {
+            let (_, name) = line.split_once('=').ok_or(format!("{line:?} is no {PROFILE}=NAME"))?;
+            let by = Some(text("by")).filter(|by| !by.is_empty()).unwrap_or(TARGET);
+            Some((KnobProfile::find(adaptive.profiles(), name.trim())?, clip(by)))
+        }
+        _ => return Err(format!("{PROFILE} is given twice")),
+    };
+    let profile = profile.as_ref().map(|(profile, by)| (*profile, by.as_str()));
+    adaptive.tune(&Change { set: &knobs.join("\n"), release, profile })
+}
+
+/// As much of what asks as statistics show, in one line.
+fn clip(by: &str) -> String {
+    one_line(by).chars().take(60).collect()
+}
+
+/// The profile in force, as a knob.
+fn profile(adaptive: &Adaptive, status: &Status) -> Option<Knob> {
+    let names: Vec<&str> = adaptive.profiles().iter().map(|profile| profile.name).collect();
+    let in_force = status.profile.profile?;
+    Some(Knob {
+        key: PROFILE.into(),
+        value: in_force.name.into(),
+        range: names.join(", "),
+        about: format!("{}.", in_force.about),
+        set: !status.profile.by.is_empty(),
+        profile: None,
+        was: None,
+    })
 }
 
 fn describe(status: &Status, amended: &Amended) -> Vec<Knob> {
-    let knob = |(knob, word): (&'static knobs::Knob, u64)| {
+    let describe = |(knob, word): (&'static knobs::Knob, u64)| {
         let renamed = amended.renamed.iter().find(|(_, new)| *new == knob.name);
         Knob {
             key: knob.name.into(),
@@ -78,10 +149,11 @@ fn describe(status: &Status, amended: &Amended) -> Vec<Knob> {
             range: knob.range().to_string(),
             about: knob.about().into(),
             set: status.pinned.holds(knob.name),
+            profile: status.profile.value_of(knob).map(str::to_owned),
             was: renamed.map(|(old, _)| (*old).into()),
         }
     };
-    status.values.iter().map(knob).collect()
+    status.values.iter().map(describe).collect()
 }
 
 /// The client's side: sends the request, and prints the response.
@@ -113,17 +185,29 @@ fn report(knobs: &[Knob], arguments: &TuneArguments) -> String {
     let assigned = arguments.assignments.iter().filter_map(|text| text.split('=').next());
     let named: Vec<&str> =
         assigned.chain(arguments.release.iter().map(String::as_str)).map(str::trim).collect();
-    let line = |knob: &Knob| {
-        let mark = if knob.set { '*' } else { ' ' };
-        let value = format!("{}={}", knob.key, knob.value);
-        format!("{value:<28}{mark} {} Takes {}.\n", knob.about, knob.range)
-    };
     if named.is_empty() {
         let all: String = knobs.iter().map(line).collect();
-        return all + "* set by the user: the adaptive loop leaves it alone until --release\n";
+        return all
+            + "* set by the user, + by the profile: the adaptive loop leaves it alone until \
+               --release or another profile\n";
     }
-    let changed = knobs.iter().filter(|knob| named.contains(&knob.key.as_str()));
+    let by_profile = |knob: &&Knob| named.contains(&PROFILE) && knob.profile.is_some();
+    let changed = knobs.iter().filter(|it| named.contains(&it.key.as_str()) || by_profile(it));
     changed.map(line).collect()
+}
+
+fn line(knob: &Knob) -> String {
+    let mark = match &knob.profile {
+        _ if knob.set => '*',
+        Some(_) => '+',
+        None => ' ',
+    };
+    let value = format!("{}={}", knob.key, knob.value);
+    let overruled = match &knob.profile {
+        Some(value) if knob.set => format!(" The profile's {value} does not apply."),
+        _ => String::new(),
+    };
+    format!("{value:<28}{mark} {} Takes {}.{overruled}\n", knob.about, knob.range)
 }
 
 /// The server of another scheduler does not have the target, and responds with an error number.
@@ -142,18 +226,19 @@ mod tests {
     use pandemonium_engine::PolicyType;
     use pandemonium_policies::Pandemonium;
     use pandemonium_policies::knobs::{Knobs, TABLE};
+    use pandemonium_policies::profiles::PROFILES;
     use std::sync::Arc;
 
     fn adaptive() -> Arc<Adaptive> {
         let shared = Arc::new(Shared::create().unwrap());
         let chosen = Knobs::none().with("affinity");
         let control = Pandemonium::adapting(4, TABLE.defaults(), chosen);
-        Arc::new(Adaptive::new(shared, control))
+        Arc::new(Adaptive::new(shared, control, PROFILES))
     }
 
     fn ask(adaptive: &Adaptive, args: &[(&str, &str)]) -> Result<Vec<Knob>, String> {
         let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
-        let response = respond(adaptive, &args.iter().map(own).collect()).unwrap();
+        let response = respond(adaptive, None, &args.iter().map(own).collect()).unwrap();
         match serde_json::from_value(response).unwrap() {
             Response::Knobs(knobs) => Ok(knobs),
             Response::Refused(sentence) => Err(sentence),
@@ -168,9 +253,9 @@ mod tests {
     #[test]
     fn the_report_shows_value_meaning_range_and_mark_of_every_knob() {
         let knobs = ask(&adaptive(), &[("target", "tune")]).unwrap();
-        assert_eq!(knobs.len(), TABLE.len());
+        assert_eq!(knobs.len(), TABLE.len() + 1, "the profile is one more");
         let text = report(&knobs, &arguments(&[], &[]));
-        assert_eq!(text.lines().count(), TABLE.len() + 1);
+        assert_eq!(text.lines().count(), TABLE.len() + 2);
         assert!(text.lines().all(|line| line.len() < 140));
         let line = |begin: &str| text.lines().find(|line| line.starts_with(begin)).unwrap();
         assert_eq!(
@@ -191,6 +276,31 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_is_printed_with_its_knobs_and_with_those_of_the_user_that_win() {
+        let adaptive = adaptive();
+        let set = [("set", "profile=gaming\nbatch_slice_us=3000"), ("by", "power\nsaver")];
+        let knobs = ask(&adaptive, &set).unwrap();
+        let text = report(&knobs, &arguments(&["profile=gaming"], &[]));
+        let begins: Vec<&str> = text.lines().map(|line| &line[..30]).collect();
+        assert_eq!(
+            begins,
+            [
+                "profile=gaming              * ",
+                "slice_us=500                + ",
+                "batch_slice_us=3000         * ",
+                "burst_slice_us=500          + ",
+            ]
+        );
+        assert!(text.contains("The profile's 2000 does not apply."), "{text}");
+        assert_eq!(adaptive.status().profile.by, "power?saver");
+        let twice = ask(&adaptive, &[("set", "profile=auto\nprofile=server")]).unwrap_err();
+        assert_eq!(twice, "profile is given twice");
+        let unknown = ask(&adaptive, &[("set", "profile=turbo")]).unwrap_err();
+        assert!(unknown.ends_with("there are auto, gaming, lowlatency, powersave, server"));
+        assert_eq!(adaptive.status().profile.name(), "gaming", "a refusal changes nothing");
+    }
+
+    #[test]
     fn a_refused_request_changes_nothing_and_says_why() {
         let adaptive = adaptive();
         let before = ask(&adaptive, &[]).unwrap();
@@ -199,6 +309,10 @@ mod tests {
             (("set", "speed=9"), "there is no knob \"speed\""),
             (("set", "lag_scale"), "\"lag_scale\" is not of the form KEY=VALUE"),
             (("release", "speed"), "there is no knob \"speed\""),
+            (
+                ("set", "rules=reload"),
+                "the scheduler was started without rules: give it a file with --rules",
+            ),
             (("sett", ""), "tune has no argument \"sett\""),
         ] {
             assert_eq!(ask(&adaptive, &[args]).unwrap_err(), sentence);
@@ -211,7 +325,8 @@ mod tests {
     fn a_refusal_reaches_the_client_through_the_socket() {
         let path = std::env::temp_dir().join(format!("pandemonium-tune-{}", std::process::id()));
         let adaptive = adaptive();
-        let serve = move |args: &BTreeMap<String, String>, _: (&_, &_)| respond(&adaptive, args);
+        let serve =
+            move |args: &BTreeMap<String, String>, _: (&_, &_)| respond(&adaptive, None, args);
         let data = StatsServerData::<(), ()>::new().add_stats(TARGET, Box::new(serve));
         let _server = StatsServer::new(data).set_path(&path).launch().unwrap();
         let mut client = StatsClient::new().set_path(&path).connect(Some(PATIENCE_MS)).unwrap();
@@ -221,7 +336,7 @@ mod tests {
         };
         let refusal = "sleeper_credit_scale takes 1 to 64, not \"99\"";
         match ask(TARGET, "lag_scale=9") {
-            Ok(Response::Knobs(knobs)) => assert_eq!(knobs.len(), TABLE.len()),
+            Ok(Response::Knobs(knobs)) => assert_eq!(knobs.len(), TABLE.len() + 1),
             other => panic!("{other:?}"),
         }
         assert_eq!(ask(TARGET, "lag_scale=99").unwrap(), Response::Refused(refusal.into()));

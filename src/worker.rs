@@ -9,6 +9,7 @@ use super::fast_path::{self, Config, FastPath, Settings, State};
 use super::machine::Machine;
 use super::observers::Observers;
 use super::shared::Shared;
+use super::shared::assignments::AssignmentList;
 use super::worker_counters::WorkerCounters;
 use super::{clock, libbpf_print, output, process, settings};
 use pandemonium_engine::Policy;
@@ -76,9 +77,11 @@ fn schedule(
     libbpf_print::set(options.verbose);
     let setup = BackendSetup {
         name: process::scheduler_name(),
-        // The backend does not know of a domain or of --low-power: then the policy places every
-        // task.
-        builtin_idle: !options.full_user && !options.low_power && start.setup.domain.is_none(),
+        // The backend does not know of a domain or of a start with low power: then the policy
+        // places every task.
+        builtin_idle: !options.full_user
+            && values.get("rule.low_power") != Some(1)
+            && start.setup.domain.is_none(),
         partial: options.partial,
         numa_local: options.numa_local,
         exit_dump_len: options.exit_dump_len,
@@ -181,6 +184,10 @@ fn rounds(
             policy.tune(&values);
             observers.applied(&values);
         }
+        if let Some(list) = housekeeping.new_assignments() {
+            policy.assign(&list.treatments, &list.processes);
+            observers.assigned(list);
+        }
         while let Some(pid) = port.next_exit() {
             observers.exited(pid);
             policy.exit(pid);
@@ -228,6 +235,8 @@ struct Housekeeping<'s> {
     table: &'static Table,
     /// The sequence number of the last knobs.
     knobs: u64,
+    /// The last list of assigned processes.
+    assignments: AssignmentList,
     minute: Minute,
     /// When profiles were last published.
     published: Stamp,
@@ -237,7 +246,8 @@ impl<'s> Housekeeping<'s> {
     fn begin(shared: &'s Shared, table: &'static Table, delay_us: Option<u64>) -> Self {
         let delay = delay_us.map(Duration::from_micros);
         let (minute, published) = (clock::minute(), clock::now());
-        Housekeeping { shared, delay, table, knobs: 0, minute, published }
+        let assignments = AssignmentList::default();
+        Housekeeping { shared, delay, table, knobs: 0, assignments, minute, published }
     }
 
     fn delay_round(&self) {
@@ -248,6 +258,11 @@ impl<'s> Housekeeping<'s> {
 
     fn new_knobs(&mut self) -> Option<Values> {
         self.shared.knobs.newer(self.table, &mut self.knobs)
+    }
+
+    fn new_assignments(&mut self) -> Option<&AssignmentList> {
+        let is_newer = self.shared.assignments.take_newer(&mut self.assignments);
+        is_newer.then_some(&self.assignments)
     }
 
     fn once_a_second(&mut self, now: Stamp, policy: &mut dyn Policy, observers: &mut Observers) {

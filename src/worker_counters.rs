@@ -104,6 +104,7 @@ impl WorkerCounters {
         total.bounced = before.bounced + kernel.bounced;
         total.congested = before.congested + kernel.congested;
         total.malformed = before.malformed + port.malformed;
+        total.execs = before.execs + port.execs();
         let stalls = port.stall_counters();
         total.stalls = before.stalls + stalls.stalls;
         total.stalled_ns = before.stalled_ns + stalls.time.as_nanos();

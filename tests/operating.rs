@@ -31,7 +31,9 @@ fn commands() -> Vec<Vec<&'static str>> {
 fn harmless(words: &[&str]) -> Option<&'static [i32]> {
     match words {
         ["check", ..] => Some(&CHECKED),
-        ["procdb", "show" | "export"] | ["completions" | "man", ..] => Some(&[0]),
+        ["procdb", "show" | "export"]
+        | ["rules", "test", "--rules", "packaging/rules"]
+        | ["completions" | "man", ..] => Some(&[0]),
         ["--help" | "--help-stats" | "--version"] => Some(&[0]),
         _ => None,
     }

@@ -97,6 +97,7 @@ fn what_is_installed_works_and_is_removed_without_a_rest() {
         ("usr/bin/scx_pandemonium_user", 0o755),
         ("usr/bin/pandemonium_bench", 0o755),
         ("usr/bin/pandemonium_probe", 0o755),
+        ("usr/share/scx_pandemonium_user/rules/games.toml", 0o644),
         ("usr/lib/systemd/system/scx_pandemonium_user.service", 0o644),
         ("usr/share/man/man1/scx_pandemonium_user.1.gz", 0o644),
         ("usr/share/bash-completion/completions/scx_pandemonium_user", 0o644),
@@ -119,6 +120,10 @@ fn what_is_installed_works_and_is_removed_without_a_rest() {
     let program =
         Command::new(root.0.join("usr/bin").join(NAME)).args(["probe", "--help"]).output();
     assert!(succeeds("the installed program", &program.expect("it runs")).contains("Usage"));
+
+    let rules = Command::new(root.0.join("usr/bin").join(NAME)).args(["rules", "test"]).output();
+    let said = succeeds("the installed rules", &rules.expect("it runs"));
+    assert!(said.contains(" rules; "), "{said}");
 
     succeeds("a second installation", &install("install", &root.0, "/usr"));
     assert_eq!(root.files(), files, "a second installation changes the files");

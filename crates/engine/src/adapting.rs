@@ -7,7 +7,7 @@
 //! leaves alone. A policy without a loop of its own gets [`Fixed`].
 
 use crate::histogram::{Latencies, Sleeps};
-use crate::knobs::{Amended, FileError, KeySet, KnobError, Values};
+use crate::knobs::{Amended, FileError, KeySet, KnobError, Layers, Values};
 use crate::time::{Span, Stamp};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -52,9 +52,14 @@ pub trait Adapting: Send {
     /// A person sets knobs, as lines `KEY=VALUE`. They are in force at once, and the loop leaves
     /// them alone until they are released. On an error nothing is changed.
     fn pin(&mut self, text: &str) -> Result<Amended, FileError>;
-    /// A person gives knobs back: they are as at the start, and the loop may move them again. An
-    /// error, and nothing is changed, if that contradicts what remains set.
+    /// A person gives knobs back: they are as in the profile or else as at the start, and the loop
+    /// may move those again that no profile sets. An error, and nothing is changed, if that
+    /// contradicts what remains set.
     fn release(&mut self, keys: KeySet) -> Result<(), KnobError>;
+    /// Replaces the [profile](crate::knobs::KnobProfile) by the lines `KEY=VALUE` of another one.
+    /// They are in force at once, the loop leaves them alone, and what a person has set wins over
+    /// them. On an error nothing is changed.
+    fn replace_profile(&mut self, text: &str) -> Result<(), FileError>;
     /// Takes in one interval. Returns whether values changed.
     fn step(&mut self, now: Stamp, sample: &Sample) -> bool;
     /// CPUs came or went: so many are online now.
@@ -87,38 +92,35 @@ pub struct Report {
 /// No loop: values change when a person changes them.
 #[derive(Clone, Debug)]
 pub struct Fixed {
-    start: Values,
-    values: Values,
-    pinned: KeySet,
+    layers: Layers,
 }
 
 impl Fixed {
     /// Values as they are at the start, and those of them that a person has chosen.
     pub fn new(start: Values, pinned: KeySet) -> Fixed {
-        Fixed { start, values: start, pinned }
+        Fixed { layers: Layers::new(start, pinned) }
     }
 }
 
 impl Adapting for Fixed {
     fn values(&self) -> Values {
-        self.values
+        self.layers.values()
     }
 
     fn pinned(&self) -> KeySet {
-        self.pinned
+        self.layers.chosen()
     }
 
     fn pin(&mut self, text: &str) -> Result<Amended, FileError> {
-        let amended = self.values.amended(text)?;
-        self.values = amended.values;
-        self.pinned = self.pinned.union(amended.named);
-        Ok(amended)
+        self.layers.set(text)
     }
 
     fn release(&mut self, keys: KeySet) -> Result<(), KnobError> {
-        self.values = released(&self.values, &self.start, keys)?;
-        self.pinned = self.pinned.without(keys);
-        Ok(())
+        self.layers.release(keys)
+    }
+
+    fn replace_profile(&mut self, text: &str) -> Result<(), FileError> {
+        self.layers.replace_profile(text)
     }
 
     fn step(&mut self, _now: Stamp, _sample: &Sample) -> bool {
@@ -134,16 +136,4 @@ impl Adapting for Fixed {
     fn boxed(&self) -> Box<dyn Adapting> {
         Box::new(self.clone())
     }
-}
-
-/// `values` with `keys` as they are at the start.
-pub fn released(values: &Values, start: &Values, keys: KeySet) -> Result<Values, KnobError> {
-    let mut released = *values;
-    for knob in keys.iter() {
-        if let Some(word) = start.get(knob.name) {
-            released.put(knob.name, word);
-        }
-    }
-    released.check()?;
-    Ok(released)
 }

@@ -106,6 +106,7 @@ pub mod table;
 pub mod task;
 pub mod time;
 pub mod topology;
+pub mod treatment;
 mod usual;
 
 pub use explaining::Explaining;

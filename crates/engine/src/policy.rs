@@ -18,6 +18,7 @@ use crate::orders::StandingOrders;
 use crate::port::MachineView;
 use crate::task::{Arrival, Dispatch, Pid};
 use crate::time::{Span, Stamp};
+use crate::treatment::{Assignment, Treatment};
 use alloc::boxed::Box;
 
 /// What an experimenter writes.
@@ -40,6 +41,9 @@ pub trait Policy: Send {
 
     /// New values of the policy's knobs, valid from the next decision on.
     fn tune(&mut self, _values: &Values) {}
+    /// Replaces the processes that the user demands a treatment for, in the order of their pids.
+    /// Valid from the next arrival on.
+    fn assign(&mut self, _treatments: &[Treatment], _processes: &[Assignment]) {}
     /// Whether one more decision should follow in the same round, because an urgent task waits.
     fn wants_more(&self) -> bool {
         false
@@ -92,6 +96,9 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
     fn tune(&mut self, values: &Values) {
         (**self).tune(values);
+    }
+    fn assign(&mut self, treatments: &[Treatment], processes: &[Assignment]) {
+        (**self).assign(treatments, processes);
     }
     fn wants_more(&self) -> bool {
         (**self).wants_more()

@@ -3,7 +3,7 @@
 //! Policies by name: what the scheduler and the lab need to know of one before they build it.
 
 use crate::adapting::{Adapting, Fixed};
-use crate::knobs::{KeySet, Table, Values};
+use crate::knobs::{KeySet, KnobProfile, Table, Values};
 use crate::policy::Policy;
 use crate::setup::Setup;
 use crate::time::Span;
@@ -20,6 +20,8 @@ pub trait PolicyType: Policy + Sized + 'static {
     const ABOUT: &'static str;
     /// Its knobs.
     const KNOBS: &'static Table = &Table::EMPTY;
+    /// Its profiles: named sets of knobs. The first is that of the defaults.
+    const PROFILES: &'static [KnobProfile] = &[];
     /// Its own counters, at most [`COUNTERS_MAX`].
     const COUNTERS: &'static [Counter] = &[];
     /// Whether lists of policies leave it out: it exists for tests.
@@ -73,6 +75,8 @@ pub struct PolicyInfo {
     pub about: &'static str,
     /// See [`PolicyType::KNOBS`].
     pub knobs: &'static Table,
+    /// See [`PolicyType::PROFILES`].
+    pub profiles: &'static [KnobProfile],
     /// See [`PolicyType::COUNTERS`].
     pub counters: &'static [Counter],
     /// See [`PolicyType::HIDDEN`].
@@ -93,6 +97,7 @@ impl PolicyInfo {
             name: P::NAME,
             about: P::ABOUT,
             knobs: P::KNOBS,
+            profiles: P::PROFILES,
             counters: P::COUNTERS,
             hidden: P::HIDDEN,
             build: |setup| Box::new(P::new(setup)),

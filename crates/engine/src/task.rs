@@ -33,17 +33,18 @@ impl Ticket {
     pub const FIRST: Ticket = Ticket(1);
 }
 
-/// Share of CPU time, 1 to [`WEIGHT_MAX`]; 100 is nice 0.
+/// Share of CPU time, 1 to [`WEIGHT_MAX`]; 100 is nice 0. Two bytes, for data that is kept of every
+/// task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Weight(u32);
+pub struct Weight(u16);
 
 impl Weight {
     /// A weight, clamped to the valid range.
     pub const fn new(raw: u64) -> Weight {
         match raw {
             0 => Weight(1),
-            w if w > WEIGHT_MAX as u64 => Weight(WEIGHT_MAX),
-            w => Weight(w as u32),
+            w if w > WEIGHT_MAX as u64 => Weight(WEIGHT_MAX as u16),
+            w => Weight(w as u16),
         }
     }
 
@@ -60,7 +61,7 @@ impl Weight {
 
 impl Default for Weight {
     fn default() -> Self {
-        Weight(WEIGHT_DEFAULT)
+        Weight(WEIGHT_DEFAULT as u16)
     }
 }
 

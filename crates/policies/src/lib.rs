@@ -23,6 +23,7 @@ mod catalog;
 pub mod control;
 pub mod knobs;
 mod pandemonium;
+pub mod profiles;
 mod reference;
 mod scaling;
 

@@ -6,13 +6,14 @@
 use alloc::boxed::Box;
 use pandemonium_engine::TASKS_MAX;
 use pandemonium_engine::adapting::Adapting;
-use pandemonium_engine::knobs::{KeySet, Kind, Table, Values};
+use pandemonium_engine::knobs::{KeySet, Kind, KnobProfile, Table, Values};
 use pandemonium_engine::placement::{PlaceRules, usual_place};
 use pandemonium_engine::registry::{Bounds, Counter};
 use pandemonium_engine::runqueue::Runqueue;
 use pandemonium_engine::table::{Entered, TaskTable};
 use pandemonium_engine::task::{Arrival, Dispatch, Pid, Reason, Tier};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
+use pandemonium_engine::treatment::{Assignment, Treatment};
 use pandemonium_engine::{
     Explaining, KernelRules, Learning, MachineView, Mode, Policy, PolicyType, Setup,
     StandingOrders, Waiting,
@@ -297,6 +298,10 @@ impl<Q: Policy> Policy for Dropping<Q> {
         self.inner.count(counters);
     }
 
+    fn assign(&mut self, treatments: &[Treatment], processes: &[Assignment]) {
+        self.inner.assign(treatments, processes);
+    }
+
     fn learning(&mut self) -> Option<&mut dyn Learning> {
         self.inner.learning()
     }
@@ -314,6 +319,7 @@ impl<Q: PolicyType> PolicyType for Dropping<Q> {
     const NAME: &'static str = "dropping";
     const ABOUT: &'static str = "Loses every 100th task: the checkers must notice";
     const KNOBS: &'static Table = Q::KNOBS;
+    const PROFILES: &'static [KnobProfile] = Q::PROFILES;
     const COUNTERS: &'static [Counter] = Q::COUNTERS;
     const HIDDEN: bool = true;
 

@@ -13,6 +13,7 @@ use pandemonium_engine::task::{
 };
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_engine::topology::{self, CpuMask, CpuPlace, Domain};
+use pandemonium_engine::treatment::{Assignment, Treatment};
 use pandemonium_engine::{MachineView, Memo};
 
 /// Words of the longest entry: the first word, the number of settings, and the settings.
@@ -175,6 +176,18 @@ fn put_start(out: &mut WordWriter, entry: &Entry) -> u64 {
             out.put(u64::from(minute.as_unix()));
             17
         }
+        Entry::Treated(treatment) => {
+            treatment.to_words().into_iter().for_each(|word| out.put(word));
+            18
+        }
+        Entry::Assigned(assignment) => {
+            out.put(assignment.to_word());
+            19
+        }
+        Entry::AssignedAll(count) => {
+            out.put(u64::from(*count));
+            20
+        }
         // `encode` handles all others. A reader would reject this kind as damage.
         _ => 0,
     }
@@ -212,6 +225,12 @@ fn take_start(kind: u64, input: &mut WordReader) -> Result<Entry, Damage> {
         }
         16 => Entry::Learned(Minute::from_unix(small(input.take()?)?)),
         17 => Entry::Minute(Minute::from_unix(small(input.take()?)?)),
+        18 => {
+            let words = [input.take()?, input.take()?];
+            Entry::Treated(Treatment::from_words(words).ok_or(Damage)?)
+        }
+        19 => Entry::Assigned(Assignment::from_word(input.take()?).ok_or(Damage)?),
+        20 => Entry::AssignedAll(small(input.take()?)?),
         _ => return Err(Damage),
     })
 }
@@ -469,6 +488,7 @@ mod tests {
     extern crate std;
     use super::*;
     use pandemonium_engine::task::RawArrival;
+    use pandemonium_engine::treatment::TierDemand;
     use proptest::prelude::*;
     use std::vec::Vec;
 
@@ -564,6 +584,13 @@ mod tests {
             Entry::Known(procdb::Profile { observations: 7, ..procdb::Profile::unseen(name) }),
             Entry::Learned(Minute::from_unix(u32::MAX)),
             Entry::Minute(Minute::from_unix(0)),
+            Entry::Treated(Treatment {
+                tier: TierDemand::AtMost(Tier::Interactive),
+                slice: Span::from_millis(20),
+                weight: Some(Weight::new(50)),
+            }),
+            Entry::Assigned(Assignment { pid: Pid::new(4711).unwrap(), treatment: 3 }),
+            Entry::AssignedAll(1),
         ];
         all.extend(Tier::ALL.map(|tier| Entry::Sent(dispatch(Placement::Cpu(cpu), tier))));
         all

@@ -54,6 +54,7 @@ use pandemonium_engine::procdb::{Minute, Profile};
 use pandemonium_engine::task::{Arrival, Comm, Dispatch, Pid, Tier};
 use pandemonium_engine::time::Stamp;
 use pandemonium_engine::topology::{CpuPlace, Domain};
+use pandemonium_engine::treatment::{Assignment, Treatment};
 use pandemonium_engine::{MachineView, Memo};
 
 /// One event of a policy's input or output.
@@ -79,6 +80,12 @@ pub enum Entry {
     Learned(Minute),
     /// The policy is told the current minute, which ages the profiles.
     Minute(Minute),
+    /// A treatment that the user demands, given to the policy with the next [`Entry::AssignedAll`].
+    Treated(Treatment),
+    /// A process that gets one, likewise.
+    Assigned(Assignment),
+    /// The policy receives the preceding treatments and processes, so many of the latter.
+    AssignedAll(u32),
     /// A round begins.
     Began {
         /// The time.

@@ -9,6 +9,7 @@ use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::procdb::{Minute, Profile};
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid};
 use pandemonium_engine::time::Stamp;
+use pandemonium_engine::treatment::{Assignment, Treatment};
 use pandemonium_engine::{Full, MachineView, Memo, Port, Round};
 
 /// Wraps a port and records what passes through it. Give it to the round in place of the port. For
@@ -47,6 +48,13 @@ impl Writer<'_> {
     pub fn learned(&mut self, when: Minute, known: &[Profile]) {
         known.iter().for_each(|profile| self.push(&Entry::Known(*profile)));
         self.push(&Entry::Learned(when));
+    }
+
+    /// Records that the policy gets the processes that the user demands a treatment for.
+    pub fn assigned(&mut self, treatments: &[Treatment], processes: &[Assignment]) {
+        treatments.iter().for_each(|treatment| self.push(&Entry::Treated(*treatment)));
+        processes.iter().for_each(|process| self.push(&Entry::Assigned(*process)));
+        self.push(&Entry::AssignedAll(processes.len() as u32));
     }
 
     /// Records that the policy is told the current minute.

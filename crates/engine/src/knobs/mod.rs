@@ -9,10 +9,12 @@
 //! are always within their ranges and never contradict each other.
 
 mod declare;
+mod layers;
 mod numbers;
 mod table;
 mod text;
 
 pub use declare::Setting;
+pub use layers::{KnobProfile, Layers};
 pub use table::{KNOBS_MAX, KeySet, Kind, Knob, Range, RawKnobs, Shown, Table, Values};
 pub use text::{Amended, FileError, KnobError};

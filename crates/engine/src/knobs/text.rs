@@ -31,6 +31,13 @@ impl Values {
     /// These values, changed by lines `KEY=VALUE`; what follows a `#` is a comment. Whether values
     /// go together is asked when all are known, so their order does not matter.
     pub fn amended(&self, text: &str) -> Result<Amended, FileError> {
+        let amended = self.amended_alone(text)?;
+        amended.values.check().map_err(|error| FileError { line: None, error })?;
+        Ok(amended)
+    }
+
+    /// The same, without asking whether the values go together.
+    pub(super) fn amended_alone(&self, text: &str) -> Result<Amended, FileError> {
         let (mut values, mut named) = (*self, KeySet::none(self.table));
         let mut renamed = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -46,7 +53,6 @@ impl Values {
             named = named.with(knob.name);
             renamed.extend(old.map(|old| (old, knob.name)));
         }
-        values.check().map_err(|error| FileError { line: None, error })?;
         Ok(Amended { values, named, renamed })
     }
 

@@ -27,11 +27,10 @@ use crate::scaling::Scaling;
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use core::fmt;
-use pandemonium_engine::adapting::{Adapting, Report, released};
+use pandemonium_engine::adapting::{Adapting, Report};
 pub use pandemonium_engine::adapting::{INTERVAL, Sample, idle_per_mille};
 use pandemonium_engine::histogram::Latencies;
-use pandemonium_engine::knobs::{Amended, Values};
-use pandemonium_engine::knobs::{FileError, KeySet, KnobError};
+use pandemonium_engine::knobs::{Amended, FileError, KeySet, KnobError, Layers, Values};
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 use regime::{Detector, Profile, Regime};
@@ -45,12 +44,10 @@ pub const GAP: Span = Span::from_millis(5_000);
 #[derive(Clone, Debug)]
 pub struct Controller {
     limits: Scaling,
-    /// The knobs at the start.
-    start: Knobs,
-    /// The user's knobs: `start` with everything that the user has set since.
+    /// The knobs of the start, of the profile and of the user.
+    layers: Layers,
+    /// The knobs in force without the loop: the values of `layers`.
     wanted: Knobs,
-    /// The keys of `wanted` that the loop must not change.
-    pinned: KeySet,
     /// The knobs in force.
     knobs: Knobs,
     regime: Detector,
@@ -78,9 +75,8 @@ impl Controller {
         let limits = Scaling::new(cpus);
         let mut controller = Controller {
             limits,
-            start,
+            layers: Layers::new(start.values(), pinned),
             wanted: start,
-            pinned,
             knobs: start,
             regime: Detector::default(),
             reflex: Reflex::new(&Profile::scaled(Regime::default(), &limits)),
@@ -114,7 +110,7 @@ impl Controller {
 
     /// The keys that the user has set.
     pub const fn pinned(&self) -> KeySet {
-        self.pinned
+        self.layers.chosen()
     }
 
     /// The present regime.
@@ -156,20 +152,31 @@ impl Controller {
     /// Sets knobs for the user, from lines `KEY=VALUE`. They apply at once, and the loop does not
     /// change them until they are released. On an error nothing changes.
     pub fn pin(&mut self, text: &str) -> Result<Amended, FileError> {
-        let amended = self.wanted.values().amended(text)?;
-        self.wanted = Knobs::of(&amended.values);
-        self.pinned = self.pinned.union(amended.named);
-        self.knobs = self.compose();
+        let amended = self.layers.set(text)?;
+        self.follow_layers();
         Ok(amended)
     }
 
-    /// Resets knobs of the user to their start values, and the loop may change them again. Returns
-    /// an error and changes nothing if a value that remains set contradicts them.
+    /// Resets knobs of the user to the values of the profile, or else of the start; these the loop
+    /// may change again. Returns an error and changes nothing if a value that remains set
+    /// contradicts them.
     pub fn release(&mut self, keys: KeySet) -> Result<Knobs, KnobError> {
-        self.wanted = Knobs::of(&released(&self.wanted.values(), &self.start.values(), keys)?);
-        self.pinned = self.pinned.without(keys);
-        self.knobs = self.compose();
+        self.layers.release(keys)?;
+        self.follow_layers();
         Ok(self.knobs)
+    }
+
+    /// Replaces the profile. Its knobs apply at once, except for those that the user has set, and
+    /// the loop does not change them. On an error nothing changes.
+    pub fn replace_profile(&mut self, text: &str) -> Result<(), FileError> {
+        self.layers.replace_profile(text)?;
+        self.follow_layers();
+        Ok(())
+    }
+
+    fn follow_layers(&mut self) {
+        self.wanted = Knobs::of(&self.layers.values());
+        self.knobs = self.compose();
     }
 
     /// Processes the sample of one interval. Returns the knobs if they changed.
@@ -197,7 +204,7 @@ impl Controller {
         let (p99, ceiling) = (all.p99(), regime.p99_ceiling());
         let spike = spikes(p99, sample.latency[Tier::Interactive.index()].p99(), ceiling);
         let mut tightened = false;
-        if changed || self.pinned.holds("slice_us") {
+        if changed || self.layers.held().holds("slice_us") {
             self.reflex.reset(&profile);
         } else {
             tightened = self.reflex.observe(regime, &profile, spike);
@@ -245,12 +252,16 @@ impl Controller {
             sojourn_thresh: self.sojourn.thresh,
             ..self.wanted
         };
-        keep_pinned(&mut knobs, &self.wanted, self.pinned);
+        keep_pinned(&mut knobs, &self.wanted, self.layers.held());
+        if !self.pinned().holds("slice_us") {
+            // A profile's slice is no longer than the longest slice that the user wants.
+            knobs.slice = knobs.slice.min(knobs.batch_slice).max(shortest);
+        }
         knobs
     }
 }
 
-/// Sets the knobs in `pinned` to the user's values.
+/// Sets the knobs in `pinned` to the values of the user or the profile.
 fn keep_pinned(knobs: &mut Knobs, wanted: &Knobs, pinned: KeySet) {
     if pinned.is_empty() {
         return;
@@ -270,7 +281,7 @@ impl Adapting for Controller {
     }
 
     fn pinned(&self) -> KeySet {
-        self.pinned
+        self.layers.chosen()
     }
 
     fn pin(&mut self, text: &str) -> Result<Amended, FileError> {
@@ -279,6 +290,10 @@ impl Adapting for Controller {
 
     fn release(&mut self, keys: KeySet) -> Result<(), KnobError> {
         Controller::release(self, keys).map(drop)
+    }
+
+    fn replace_profile(&mut self, text: &str) -> Result<(), FileError> {
+        Controller::replace_profile(self, text)
     }
 
     fn step(&mut self, now: Stamp, sample: &Sample) -> bool {

@@ -58,6 +58,8 @@ pub struct Classification {
     /// It uses more than its share while Batch starves
     /// ([`batch_starvation`](super::batch_starvation)), so it is Batch.
     pub over_share: bool,
+    /// The number of the treatment that the user demands for its process; 0 for none.
+    pub treatment: u8,
 }
 
 /// The names that decide a task's tier before its behaviour does.

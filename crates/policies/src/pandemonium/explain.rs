@@ -41,6 +41,7 @@ fn write_reason(task: &Task, out: &mut dyn Write) -> fmt::Result {
         _ if task.weight.get() == 1 => {
             out.write_str("its class or nice value lets every task pass")
         }
+        _ if its.treatment > 0 => out.write_str("a rule of the user applies to its process"),
         Some(_) => out.write_str("its name says so"),
         None if its.cpu_bound && its.tier == Tier::Batch => {
             out.write_str("it has used up its slices for longer than it usually runs")
@@ -83,6 +84,8 @@ mod tests {
         assert!(over_share.contains("is Batch: it takes a large part of the machine"));
         let behaves = explained(|task| task.classification.behaves = Tier::Interactive);
         assert!(behaves.contains("behaviour alone would make it Interactive"), "{behaves}");
+        let ruled = explained(|task| task.classification.treatment = 1);
+        assert!(ruled.contains("a rule of the user applies"), "{ruled}");
         assert!(explained(|_| ()).contains("its behaviour says so"));
         assert!(explained(|task| task.weight = Weight::new(1)).contains("lets every task pass"));
     }

@@ -5,7 +5,9 @@
 use super::Pandemonium;
 use super::behaviour::Behaviour;
 use super::classify::Classification;
+use super::known::NamePrediction;
 use pandemonium_engine::procdb::{Minute, Profile};
+use pandemonium_engine::runqueue::Slot;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::{Learning, Memo};
 
@@ -38,10 +40,32 @@ impl Learning for Pandemonium {
             named,
             cpu_bound: memo.tier == Tier::Batch,
             over_share: false,
+            treatment: 0,
         };
         let behaviour = Behaviour::remembered(memo.run);
         let mut task = self.newcomer();
         (task.comm, task.behaviour, task.classification) = (memo.comm, behaviour, classification);
         self.table.remember(memo.pid, task);
+    }
+}
+
+impl Pandemonium {
+    /// Teaches the process database what this task turned out to be, at most once a minute.
+    pub(super) fn tell_programs(&mut self, slot: Slot) {
+        let task = self.table.data_mut(slot);
+        if !self.knobs.rules.procdb || task.learned == Some(self.minute) {
+            return;
+        }
+        task.learned = Some(self.minute);
+        let behaves =
+            if task.classification.cpu_bound { Tier::Batch } else { task.classification.behaves };
+        let mut observed = task.behaviour.observation(behaves);
+        observed.comm = task.comm;
+        observed.run = task.behaviour.expected_run();
+        if let NamePrediction::Tier(tier) = task.name_prediction {
+            observed.predicted = Some(tier);
+            task.name_prediction = NamePrediction::Nothing;
+        }
+        self.programs.learn(self.minute, &observed);
     }
 }

@@ -10,6 +10,7 @@
 //!
 //! Each step is a module and a pure function of state and time; this one joins them.
 
+mod assigned;
 mod batch_starvation;
 mod behaviour;
 pub mod classify;
@@ -23,6 +24,7 @@ pub(crate) mod placement;
 mod policy_type;
 mod slices;
 
+use self::assigned::Assigned;
 use self::batch_starvation::BatchStarvation;
 use self::classify::{Classifier, classify};
 use self::fair::{Clock, KeyInput, charge, effective_weight};
@@ -43,6 +45,7 @@ use pandemonium_engine::task::{
     Arrival, Cause, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT,
 };
 use pandemonium_engine::time::{ShortSpan, Span, Stamp, Vtime};
+use pandemonium_engine::treatment::{Assignment, Treatment};
 use pandemonium_engine::{
     Explaining, KernelRules, Learning, MachineView, Policy, StandingOrders, Waiting,
 };
@@ -67,6 +70,7 @@ pub struct Pandemonium {
     /// Average weight of the Batch tasks dispatched lately.
     batch_weight: u64,
     classifier: Classifier,
+    assigned: Assigned,
     detectors: Detectors,
     batch_starvation: BatchStarvation,
     placer: Placer,
@@ -78,7 +82,7 @@ pub struct Pandemonium {
     predictions: u64,
     clock: Clock,
     turns: Turns,
-    /// Number of times that knobs changed: orders of before are void.
+    /// Number of times that knobs or assigned processes changed: orders of before are void.
     tunings: u32,
     /// The count of executed orders that `turns` includes.
     passed: u32,
@@ -104,6 +108,7 @@ impl Pandemonium {
             waiting_weight: [0; 3],
             batch_weight: u64::from(WEIGHT_DEFAULT),
             classifier: Classifier::new(&setup.names),
+            assigned: Assigned::default(),
             detectors: Detectors::new(limits.burst_wakeups),
             batch_starvation: BatchStarvation::new(setup.cpus),
             placer: Placer::new(setup),
@@ -178,8 +183,15 @@ impl Pandemonium {
     }
 
     /// Updates the task from its message: CPU time used, behaviour, classification. `since` is the
-    /// time since its last message.
-    fn learn(&mut self, slot: Slot, now: Stamp, arrival: &Arrival, since: Span, running: u32) {
+    /// time since its last message. `treatment` is the number of the treatment of its process.
+    fn learn(
+        &mut self,
+        slot: Slot,
+        now: Stamp,
+        (arrival, treatment): (&Arrival, u8),
+        since: Span,
+        running: u32,
+    ) {
         let ran = self.account(slot, arrival, running);
         let again;
         let mut arrival = arrival;
@@ -205,6 +217,8 @@ impl Pandemonium {
         task.note_over_share(over_share && knobs.rules.batch_starvation, self.clock.now());
         task.classification =
             classify(&task.classification, &task.behaviour, arrival, rested, used_up, knobs);
+        let weight = arrival.weight.get();
+        task.classification = self.assigned.classified(task.classification, treatment, weight);
         task.weight = arrival.weight;
         task.effective_weight = effective_weight(arrival.weight, task.classification.tier) as u16;
         let turned = task.classification.cpu_bound && !before.cpu_bound;
@@ -214,25 +228,6 @@ impl Pandemonium {
         if arrival.cause == Cause::Wakeup && mature || turned && !mature {
             self.tell_programs(slot);
         }
-    }
-
-    /// Teaches the process database what this task turned out to be, at most once a minute.
-    fn tell_programs(&mut self, slot: Slot) {
-        let task = self.table.data_mut(slot);
-        if !self.knobs.rules.procdb || task.learned == Some(self.minute) {
-            return;
-        }
-        task.learned = Some(self.minute);
-        let behaves =
-            if task.classification.cpu_bound { Tier::Batch } else { task.classification.behaves };
-        let mut observed = task.behaviour.observation(behaves);
-        observed.comm = task.comm;
-        observed.run = task.behaviour.expected_run();
-        if let NamePrediction::Tier(tier) = task.name_prediction {
-            observed.predicted = Some(tier);
-            task.name_prediction = NamePrediction::Nothing;
-        }
-        self.programs.learn(self.minute, &observed);
     }
 
     /// Charges the task for the CPU time since its last message, and advances the clock.
@@ -353,7 +348,8 @@ impl Pandemonium {
     ) -> Dispatch {
         let task = self.table.data_mut(slot);
         let tier = task.classification.tier;
-        let slice = slice(&task.need(context.knobs), context.mode, context.knobs);
+        let knobs = self.assigned.knobs(task.classification.treatment, context.knobs);
+        let slice = slice(&task.need(&knobs), context.mode, &knobs);
         task.slice = ShortSpan::of(slice);
         let is_fresh = task.is_fresh(context.knobs);
         let key = context.now + self.key_offset(slice, tier, is_fresh);
@@ -375,6 +371,7 @@ impl Pandemonium {
 
 impl Policy for Pandemonium {
     fn arrive(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
+        let (arrival, treatment) = self.assigned.treat(arrival);
         self.detectors.on_enqueue(now, arrival.cause, &self.knobs.rules);
         self.detectors.on_batch(now, self.batch_waits());
         let (slot, since) = match self.table.enter(now, arrival) {
@@ -382,7 +379,7 @@ impl Policy for Pandemonium {
                 // The pid was reused while its last owner waited: the new task inherits that age.
                 self.dequeue(slot);
                 *self.table.data_mut(slot) = self.newcomer();
-                self.learn(slot, now, &arrival, Span::ZERO, view.running);
+                self.learn(slot, now, (&arrival, treatment), Span::ZERO, view.running);
                 self.enqueue(now, slot);
                 return;
             }
@@ -393,7 +390,7 @@ impl Policy for Pandemonium {
             }
             Entered::Known(slot, since) => (slot, since),
         };
-        self.learn(slot, now, &arrival, since, view.running);
+        self.learn(slot, now, (&arrival, treatment), since, view.running);
         let class = self.enqueue(now, slot);
         self.table.classify(slot, class);
     }
@@ -457,6 +454,11 @@ impl Policy for Pandemonium {
 
     fn tune(&mut self, values: &Values) {
         self.knobs = Knobs::of(values);
+        self.tunings = self.tunings.wrapping_add(1);
+    }
+
+    fn assign(&mut self, treatments: &[Treatment], processes: &[Assignment]) {
+        self.assigned.replace(treatments, processes);
         self.tunings = self.tunings.wrapping_add(1);
     }
 

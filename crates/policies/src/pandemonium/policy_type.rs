@@ -5,10 +5,11 @@
 use super::{LIGHT_WAIT, Pandemonium};
 use crate::control::Controller;
 use crate::knobs::{Knobs, TABLE};
+use crate::profiles::PROFILES;
 use crate::scaling::Scaling;
 use alloc::boxed::Box;
 use pandemonium_engine::adapting::Adapting;
-use pandemonium_engine::knobs::{KeySet, Table, Values};
+use pandemonium_engine::knobs::{KeySet, KnobProfile, Table, Values};
 use pandemonium_engine::registry::{Bounds, Counter};
 use pandemonium_engine::{PolicyType, Setup};
 
@@ -16,6 +17,7 @@ impl PolicyType for Pandemonium {
     const NAME: &'static str = "pandemonium";
     const ABOUT: &'static str = "Tiers by behaviour, fair inside a tier, a bound on every wait";
     const KNOBS: &'static Table = &TABLE;
+    const PROFILES: &'static [KnobProfile] = PROFILES;
     const COUNTERS: &'static [Counter] = &[Counter {
         name: "predictions",
         about: "Tasks of whose name something was known when they appeared",

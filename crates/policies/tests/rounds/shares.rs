@@ -12,7 +12,7 @@ use pandemonium_policies::{Fifo, Pandemonium, Vruntime};
 
 /// Runs one hog of each weight on one CPU for `slices` slices. Returns the CPU time of each hog in
 /// milliseconds.
-fn ran<Q: Policy>(mut policy: Q, weights: &[u64], slices: u64) -> Vec<u64> {
+pub fn ran<Q: Policy>(mut policy: Q, weights: &[u64], slices: u64) -> Vec<u64> {
     let mut world = World::new(&mut policy);
     let mut ran = vec![Span::ZERO; weights.len()];
     for (index, &weight) in weights.iter().enumerate() {
@@ -38,7 +38,7 @@ fn ran<Q: Policy>(mut policy: Q, weights: &[u64], slices: u64) -> Vec<u64> {
 }
 
 /// Whether `part` is `percent` of `whole`, within three of a hundred.
-fn is_about(part: u64, percent: u64, whole: u64) -> bool {
+pub fn is_about(part: u64, percent: u64, whole: u64) -> bool {
     (part * 100).abs_diff(percent * whole) <= 3 * whole
 }
 

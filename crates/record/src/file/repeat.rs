@@ -11,6 +11,7 @@ use pandemonium_engine::knobs::{RawKnobs, Table, Values};
 use pandemonium_engine::procdb::{CAPACITY, Profile};
 use pandemonium_engine::task::{Arrival, Comm, CpuId, Dispatch, Pid};
 use pandemonium_engine::time::Stamp;
+use pandemonium_engine::treatment::{ASSIGNED_MAX, Assignment, TREATMENTS_MAX, Treatment};
 use pandemonium_engine::{Full, Limits, MachineView, Policy, PolicyInfo, Port, round};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
@@ -128,6 +129,8 @@ pub fn repeat<R: Read>(
         start: None,
         policy: None,
         known: Vec::new(),
+        treatments: Vec::new(),
+        assigned: Vec::new(),
         open: None,
     };
     while let Some(entry) = recording.next_entry()? {
@@ -156,6 +159,9 @@ struct Player<'s> {
     start: Option<Start>,
     policy: Option<Box<dyn Policy>>,
     known: Vec<Profile>,
+    /// The treatments and processes for the next `assign`.
+    treatments: Vec<Treatment>,
+    assigned: Vec<Assignment>,
     open: Option<Round>,
 }
 
@@ -214,6 +220,16 @@ impl Player<'_> {
                 if let Some(learning) = policy.learning() {
                     learning.learn_programs(when, &known);
                 }
+            }
+            (Entry::Treated(treatment), None) if self.treatments.len() < TREATMENTS_MAX => {
+                self.treatments.push(treatment);
+            }
+            (Entry::Assigned(process), None) if self.assigned.len() < ASSIGNED_MAX => {
+                self.assigned.push(process);
+            }
+            (Entry::AssignedAll(_), None) => {
+                let treatments = std::mem::take(&mut self.treatments);
+                policy.assign(&treatments, &std::mem::take(&mut self.assigned));
             }
             (Entry::Minute(when), None) => {
                 policy.learning().into_iter().for_each(|learning| learning.minute(when));

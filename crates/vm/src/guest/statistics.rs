@@ -2,8 +2,8 @@
 
 //! Reads the scheduler's statistics, over the socket that every scx tool uses.
 
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -23,7 +23,8 @@ pub struct Statistics {
 
 impl Statistics {
     pub fn ask() -> Result<Statistics> {
-        let fields = exchange().with_context(|| format!("asking for statistics at {SOCKET}"))?;
+        let fields =
+            exchange(&json!({})).with_context(|| format!("asking for statistics at {SOCKET}"))?;
         Ok(Statistics { fields })
     }
 
@@ -52,10 +53,18 @@ fn connect() -> std::io::Result<UnixStream> {
     }
 }
 
-fn exchange() -> Result<Value> {
+/// Changes knobs or the profile, as `by` asks for it.
+pub fn tune(set: &str, by: &str) -> Result<()> {
+    let response = exchange(&json!({ "target": "tune", "set": set, "by": by }))?;
+    ensure!(response.get("refused").is_none(), "{set} was refused: {response}");
+    Ok(())
+}
+
+fn exchange(arguments: &Value) -> Result<Value> {
     let mut stream = connect()?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(b"{\"req\":\"stats\",\"args\":{}}\n")?;
+    let request = json!({ "req": "stats", "args": arguments });
+    stream.write_all(format!("{request}\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     let mut answer: Value =

@@ -22,6 +22,7 @@ mod offline;
 mod orders;
 mod phases;
 mod procdb;
+mod profiles;
 mod record;
 mod stranger;
 mod stress;
@@ -59,8 +60,14 @@ pub const SUITE: &[&[Scenario]] = &[
 ];
 
 /// Scenarios that run only by name.
-pub const APART: &[Scenario] =
-    &[demo::DEMO, bars::BARS, lab::LAB, lifecycle::KERNEL_CHECK, hotplug::HOTPLUG_100];
+pub const APART: &[Scenario] = &[
+    demo::DEMO,
+    bars::BARS,
+    lab::LAB,
+    lifecycle::KERNEL_CHECK,
+    hotplug::HOTPLUG_100,
+    profiles::PROFILES,
+];
 
 /// Every scenario of the suite, the cheapest first.
 pub fn suite() -> impl Iterator<Item = &'static Scenario> {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Processes that the user demands a treatment for.
+
+use crate::script::arrival;
+use crate::shares::{is_about, ran};
+use crate::world::{World, sent};
+use pandemonium_engine::task::{Arrival, Comm, Dispatch, Pid, Tier, Weight};
+use pandemonium_engine::time::Span;
+use pandemonium_engine::treatment::{Assignment, TierDemand, Treatment};
+use pandemonium_engine::{Limits, Policy, Setup};
+use pandemonium_policies::Pandemonium;
+
+/// A policy for which process 1 has this treatment.
+fn treating(treatment: Treatment) -> Pandemonium {
+    let mut policy = Pandemonium::new(&Setup::of_cpus(1));
+    let process = Assignment { pid: Pid::new(1).expect("a number"), treatment: 0 };
+    policy.assign(&[treatment], &[process]);
+    policy
+}
+
+fn demanding(tier: TierDemand) -> Pandemonium {
+    treating(Treatment { tier, ..Treatment::default() })
+}
+
+/// The decision for the first message of a task, among tasks 1 and 2.
+fn decided(mut policy: Pandemonium, arrival: Arrival) -> Dispatch {
+    let mut world = World::new(&mut policy);
+    world.port.ring.push_back(arrival);
+    world.round(Limits { arrivals: 4096, dispatches: 1, extra: 0 });
+    let [dispatch] = sent(&world.port.log)[..] else { panic!("one task waits") };
+    dispatch
+}
+
+#[test]
+fn a_process_has_the_tier_that_is_demanded_whatever_its_name() {
+    let compositor = || Arrival { comm: Comm::from_text("kwin_wayland"), ..arrival(1, 1) };
+    let of = |policy| decided(policy, compositor()).tier;
+    assert_eq!(of(Pandemonium::new(&Setup::of_cpus(1))), Tier::LatCritical);
+    assert_eq!(of(demanding(TierDemand::AtMost(Tier::Interactive))), Tier::Interactive);
+    assert_eq!(of(demanding(TierDemand::Fixed(Tier::Batch))), Tier::Batch);
+    assert_eq!(of(demanding(TierDemand::AtLeast(Tier::Interactive))), Tier::LatCritical);
+    let other = decided(demanding(TierDemand::Fixed(Tier::LatCritical)), arrival(2, 1));
+    assert_eq!(other.tier, Tier::Interactive, "no treatment is demanded for task 2");
+}
+
+#[test]
+fn a_list_without_a_process_ends_its_treatment() {
+    let mut policy = demanding(TierDemand::Fixed(Tier::Batch));
+    policy.assign(&[], &[]);
+    assert_eq!(decided(policy, arrival(1, 1)).tier, Tier::Interactive);
+}
+
+#[test]
+fn a_demanded_slice_replaces_the_knob_s() {
+    let slice = Span::from_millis(9);
+    let tier = TierDemand::Fixed(Tier::Batch);
+    let policy = treating(Treatment { tier, slice, weight: Some(Weight::new(128)) });
+    assert_eq!(decided(policy, arrival(1, 1)).slice, slice);
+}
+
+#[test]
+fn a_demanded_weight_decides_the_share() {
+    let heavy = Treatment { weight: Some(Weight::new(300)), ..Treatment::default() };
+    let ran = ran(treating(heavy), &[100, 100], 8_000);
+    assert!(is_about(ran[0], 75, ran[0] + ran[1]), "{ran:?} ms");
+}

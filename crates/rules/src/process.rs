@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Processes, as `/proc` describes them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A kernel thread's flag in `/proc/PID/stat`.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+/// Facts that may change without a sign are read again every so many refreshes.
+const AGAIN: u64 = 10;
+/// Longest text that is kept of one fact: a command line can have megabytes.
+const TEXT_MAX: usize = 4096;
+/// Longest chain of parents that is followed.
+const ANCESTORS_MAX: usize = 64;
+
+/// The scheduling class of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SchedClass {
+    /// `SCHED_OTHER`.
+    #[default]
+    Other,
+    /// `SCHED_BATCH`.
+    Batch,
+    /// `SCHED_IDLE`.
+    Idle,
+    /// `SCHED_EXT`.
+    Ext,
+    /// A real-time class: no task of this scheduler.
+    RealTime,
+}
+
+impl FromStr for SchedClass {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SchedClass, String> {
+        match text {
+            "other" => Ok(SchedClass::Other),
+            "batch" => Ok(SchedClass::Batch),
+            "idle" => Ok(SchedClass::Idle),
+            "ext" => Ok(SchedClass::Ext),
+            _ => Err(format!("{text:?} is no class: other, batch, idle or ext")),
+        }
+    }
+}
+
+/// What is known of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    /// The process that started it, or that has adopted it.
+    pub parent: i32,
+    /// When it started, in ticks since the boot: a reused number starts later.
+    pub started: u64,
+    /// Its name, at most 15 bytes. It can give itself any.
+    pub name: String,
+    /// The path of its executable; the first word of its command line if that may not be read.
+    pub executable: String,
+    /// Its command line, with spaces between the words. It can write there what it likes.
+    pub command: String,
+    /// The path of its cgroup.
+    pub cgroup: String,
+    /// The real user, also of a program that runs with another user's rights.
+    pub user: u32,
+    /// Its nice value.
+    pub nice: i64,
+    /// Its class.
+    pub class: SchedClass,
+}
+
+/// All processes, without kernel threads.
+pub struct Processes {
+    proc: PathBuf,
+    all: BTreeMap<i32, Process>,
+    refreshes: u64,
+}
+
+impl Default for Processes {
+    fn default() -> Self {
+        Processes::below("/proc")
+    }
+}
+
+impl Processes {
+    /// Processes as the files below this folder describe them.
+    pub fn below(proc: impl Into<PathBuf>) -> Processes {
+        Processes { proc: proc.into(), all: BTreeMap::new(), refreshes: 0 }
+    }
+
+    /// Reads what has changed. Name, parent, nice value and class of every process are read each
+    /// time; the rest of new processes, of those with a new name, and of a tenth of all others.
+    pub fn refresh(&mut self) {
+        let before = std::mem::take(&mut self.all);
+        let entries = fs::read_dir(&self.proc).into_iter().flatten().flatten();
+        for entry in entries {
+            let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+            let Some(pid) = pid else { continue };
+            let is_due = (self.refreshes + pid as u64).is_multiple_of(AGAIN);
+            let known = before.get(&pid).filter(|_| !is_due);
+            if let Some(process) = read(&entry.path(), pid, known) {
+                self.all.insert(pid, process);
+            }
+        }
+        self.refreshes += 1;
+    }
+
+    /// All processes, in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = &Process> {
+        self.all.values()
+    }
+
+    /// The parent, its parent, and so on.
+    pub fn ancestors<'a>(&'a self, process: &'a Process) -> impl Iterator<Item = &'a Process> {
+        let parent = |of: &Process| self.all.get(&of.parent);
+        std::iter::successors(parent(process), move |of| parent(of)).take(ANCESTORS_MAX)
+    }
+}
+
+/// Reads a process, of which the rest is known already if it still has its name. `None` if it has
+/// ended, or is a kernel thread.
+fn read(folder: &Path, pid: i32, known: Option<&Process>) -> Option<Process> {
+    let stat = text(folder, "stat")?;
+    // The name may contain spaces and parentheses.
+    let (head, tail) = stat.rsplit_once(") ")?;
+    let (_, name) = head.split_once('(')?;
+    let fields: Vec<&str> = tail.split(' ').collect();
+    // The first of them is the third in proc(5).
+    let field = |number: usize| fields.get(number - 3)?.trim().parse::<i64>().ok();
+    if field(9)? as u64 & KERNEL_THREAD != 0 {
+        return None;
+    }
+    let (parent, nice, started) = (field(4)? as i32, field(19)?, field(22)? as u64);
+    let class = match field(41).unwrap_or_default() {
+        0 => SchedClass::Other,
+        3 => SchedClass::Batch,
+        5 => SchedClass::Idle,
+        7 => SchedClass::Ext,
+        _ => SchedClass::RealTime,
+    };
+    let same = known.filter(|known| known.name == name && known.started == started);
+    let rest = match same {
+        Some(known) => known.clone(),
+        None => read_rest(folder)?,
+    };
+    Some(Process { pid, parent, started, name: name.into(), nice, class, ..rest })
+}
+
+fn read_rest(folder: &Path) -> Option<Process> {
+    let status = text(folder, "status")?;
+    let user = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let user = user?.split_whitespace().next()?.parse().ok()?;
+    let link = fs::read_link(folder.join("exe")).unwrap_or_default();
+    let executable = link.to_string_lossy();
+    let executable = executable.strip_suffix(" (deleted)").unwrap_or(&executable).to_owned();
+    let command = text(folder, "cmdline").unwrap_or_default();
+    let command = command.trim_end_matches('\0').replace('\0', " ");
+    // Without privileges the link of another user's process may not be read.
+    let first = || command.split(' ').next().unwrap_or_default().to_owned();
+    let executable = if executable.is_empty() { first() } else { executable };
+    let cgroups = text(folder, "cgroup").unwrap_or_default();
+    let cgroup = cgroups.lines().find_map(|line| line.strip_prefix("0::"));
+    let cgroup = cgroup.unwrap_or_default().to_owned();
+    Some(Process { executable, command, cgroup, user, ..Process::default() })
+}
+
+/// The beginning of a file. What is not UTF-8 is replaced.
+fn text(folder: &Path, name: &str) -> Option<String> {
+    let bytes = fs::read(folder.join(name)).ok()?;
+    let kept = &bytes[..bytes.len().min(TEXT_MAX)];
+    Some(String::from_utf8_lossy(kept).into_owned())
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A folder like `/proc`.
+    pub struct Proc(pub PathBuf);
+
+    impl Proc {
+        pub fn new(name: &str) -> Proc {
+            let path = std::env::temp_dir().join(format!("rules-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Proc(path)
+        }
+
+        /// Writes a process; `fields` are its name, parent, nice value and start.
+        pub fn put(&self, pid: i32, (name, parent, nice, started): (&str, i32, i64, u64)) {
+            let folder = self.0.join(pid.to_string());
+            fs::create_dir_all(&folder).unwrap();
+            let zeros = |count: usize| vec!["0"; count].join(" ");
+            let stat = format!(
+                "{pid} ({name}) S {parent} {} 4194304 {} {nice} 1 0 {started} {} 0 5 0\n",
+                zeros(4),
+                zeros(9),
+                zeros(17)
+            );
+            fs::write(folder.join("stat"), stat).unwrap();
+            fs::write(folder.join("status"), format!("Name:\tx\nUid:\t{pid}\t0\t0\t0\n")).unwrap();
+            fs::write(folder.join("cmdline"), b"/bin/x\0--flag\0a b\0").unwrap();
+            fs::write(folder.join("cgroup"), "1:cpu:/old\n0::/user.slice/a.scope\n").unwrap();
+            let _ = std::os::unix::fs::symlink("/usr/bin/x (deleted)", folder.join("exe"));
+        }
+    }
+
+    impl Drop for Proc {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_process_is_read_whatever_its_name() {
+        let proc = Proc::new("read");
+        proc.put(1000, ("a) S 1 (b", 1, -5, 77));
+        let mut processes = Processes::below(&proc.0);
+        processes.refresh();
+        let expected = Process {
+            pid: 1000,
+            parent: 1,
+            started: 77,
+            name: "a) S 1 (b".into(),
+            executable: "/usr/bin/x".into(),
+            command: "/bin/x --flag a b".into(),
+            cgroup: "/user.slice/a.scope".into(),
+            user: 1000,
+            nice: -5,
+            class: SchedClass::Idle,
+        };
+        assert_eq!(processes.iter().collect::<Vec<_>>(), [&expected]);
+    }
+
+    #[test]
+    fn a_new_name_or_a_reused_number_is_read_anew_and_the_end_is_noticed() {
+        let proc = Proc::new("anew");
+        let mut processes = Processes::below(&proc.0);
+        let command = |processes: &mut Processes| {
+            processes.refresh();
+            processes.iter().next().map(|process| process.command.clone())
+        };
+        proc.put(1001, ("sh", 1, 0, 5));
+        assert_eq!(command(&mut processes).unwrap(), "/bin/x --flag a b");
+        fs::write(proc.0.join("1001/cmdline"), "new").unwrap();
+        assert_eq!(command(&mut processes).unwrap(), "/bin/x --flag a b", "nothing tells of it");
+        let stat = fs::read_to_string(proc.0.join("1001/stat")).unwrap();
+        fs::write(proc.0.join("1001/stat"), stat.replace("(sh)", "(game)")).unwrap();
+        assert_eq!(command(&mut processes).unwrap(), "new");
+        fs::write(proc.0.join("1001/cmdline"), "newer").unwrap();
+        let seen: Vec<_> = (0..AGAIN).map(|_| command(&mut processes).unwrap()).collect();
+        assert!(seen.contains(&"newer".into()), "read again within ten refreshes");
+        fs::remove_dir_all(proc.0.join("1001")).unwrap();
+        assert_eq!(command(&mut processes), None);
+    }
+
+    #[test]
+    fn the_processes_of_this_machine_include_this_one_and_its_ancestors() {
+        let mut processes = Processes::default();
+        processes.refresh();
+        let own = std::process::id() as i32;
+        let own = processes.iter().find(|process| process.pid == own).unwrap();
+        assert!(own.executable.contains("pandemonium_rules"), "{own:?}");
+        assert!(processes.ancestors(own).count() > 0);
+    }
+}

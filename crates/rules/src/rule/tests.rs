@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use crate::process::tests::Proc;
+
+fn users() -> Users {
+    let passwd = "root:x:0:0::/:/bin/sh\nalice:x:1000:1000::/:/bin/sh\nmallory:x:1001:1001::/:/x\n";
+    Users::of(passwd, [1000].into())
+}
+
+/// Number and place of the rule for each process; a withheld one counts from 100 on.
+fn applied(rules: &str, processes: &Processes) -> Vec<(i32, usize)> {
+    let rules = Rules::parse("x.toml", rules).unwrap();
+    let found = rules.explain(processes, &users());
+    found.iter().map(|it| (it.process.pid, it.rule + 100 * usize::from(it.withheld))).collect()
+}
+
+/// The processes 1000 of alice and 1001 of mallory, each with the pid as the uid.
+fn processes(name: &str) -> (Proc, Processes) {
+    let proc = Proc::new(name);
+    proc.put(1000, ("steam", 1, 0, 1));
+    proc.put(1001, ("game.exe", 1000, 5, 2));
+    let mut processes = Processes::below(&proc.0);
+    processes.refresh();
+    (proc, processes)
+}
+
+#[test]
+fn each_condition_selects_the_processes_of_which_it_holds() {
+    let (_proc, processes) = processes("conditions");
+    let selects = |condition: &str| -> Vec<i32> {
+        let rule = format!("[[rule]]\nabout = 'x'\n{condition}\ntier_at_most = 'batch'\n");
+        applied(&rule, &processes).iter().map(|(pid, _)| *pid).collect()
+    };
+    for condition in ["name = 'steam'", "nice = 0", "user = 'alice'", "user = ['root', '1000']"] {
+        assert_eq!(selects(condition), [1000], "{condition}");
+    }
+    for condition in [
+        "name = ['*.exe', 'other']",
+        "parent = 'steam'",
+        "ancestor = 'st*'",
+        "nice = '1..19'",
+        "user = 'mallory'\nname = '*'",
+    ] {
+        assert_eq!(selects(condition), [1001], "{condition}");
+    }
+    for condition in [
+        "executable = 'x'",
+        "executable = '/usr/bin/*'",
+        "command = '*--flag*'",
+        "cgroup = '/user.slice/*'",
+        "unit = 'a.scope'",
+        "class = ['idle', 'batch']",
+    ] {
+        assert_eq!(selects(condition), [1000, 1001], "{condition}");
+    }
+    for condition in ["executable = '/bin/x'", "class = 'other'", "unit = 'a'", "ancestor = 'x'"] {
+        assert_eq!(selects(condition), [0; 0], "{condition}");
+    }
+}
+
+#[test]
+fn the_first_rule_applies() {
+    let (_proc, processes) = processes("first");
+    let rules = "[[rule]]\nabout = '1'\nname = 'steam'\ntier = 'batch'\n\
+                 [[rule]]\nabout = '2'\nname = '*'\nweight = 50\n";
+    assert_eq!(applied(rules, &processes), [(1000, 0), (1001, 1)]);
+}
+
+#[test]
+fn a_rule_raises_only_processes_of_listed_users_or_of_those_that_it_names() {
+    let (_proc, processes) = processes("raise");
+    let with = |head: &str, demand: &str| {
+        let rule = format!("{head}\n[[rule]]\nabout = 'x'\nname = '*'\n{demand}\n");
+        applied(&rule, &processes)
+    };
+    let (both, withheld) = ([(1000, 0), (1001, 0)], [(1000, 0), (1001, 100)]);
+    for lowers in
+        ["tier = 'batch'", "tier_at_most = 'interactive'", "weight = 100", "slice_us = 4000"]
+    {
+        assert_eq!(with("", lowers), both, "{lowers}");
+    }
+    for raises in [
+        "tier = 'interactive'",
+        "tier_at_least = 'interactive'",
+        "weight = 101",
+        "slice_us = 4001",
+        "tier_at_most = 'batch'\nweight = 200",
+    ] {
+        assert_eq!(with("", raises), withheld, "{raises}: alice is at the machine");
+    }
+    let raises = "tier = 'lat-critical'";
+    assert_eq!(with("raise_users = ['mallory']", raises), [(1000, 100), (1001, 0)]);
+    assert_eq!(with("raise_users = '*'", raises), both);
+    assert_eq!(with("", &format!("user = ['alice', 'mallory']\n{raises}")), both);
+}
+
+#[test]
+fn a_withheld_rule_leaves_the_process_to_the_next_one() {
+    let (_proc, processes) = processes("withheld");
+    let rules = "[[rule]]\nabout = '1'\nname = '*.exe'\ntier = 'interactive'\n\
+                 [[rule]]\nabout = '2'\nname = '*'\ntier_at_most = 'interactive'\n";
+    assert_eq!(applied(rules, &processes), [(1000, 1), (1001, 100), (1001, 1)]);
+}
+
+#[test]
+fn an_error_names_file_line_and_column_and_says_what_is_allowed() {
+    let error = |text: &str| Rules::parse("r.toml", text).unwrap_err();
+    let rule = "[[rule]]\nabout = 'x'\nname = 'a'\n";
+    for (line, place, part) in [
+        ("tier = 'urgent'", "line 4, column 8", "`lat-critical`"),
+        ("slice_us = 99", "line 4, column 12", "99 is not within 100 to 100000"),
+        ("weight = -1", "line 4, column 10", "-1 is not within 1 to 10000"),
+        ("domain = '0-3'", "line 4, column 1", "unknown field `domain`"),
+        ("tier = 'batch'\nnice = 20", "line 5, column 8", "from -20 to 19"),
+        ("tier = 'batch'\nnice = '5..'", "line 5, column 8", "from -20 to 19"),
+        ("tier = 'batch'\nclass = 'fifo'", "line 5, column 9", "other, batch, idle or ext"),
+        ("tier = 'batch'\nunit = []", "line 5, column 8", "an empty list"),
+        ("tier = ", "line 4, column 8", ""),
+        ("", "line 1, column 1", "demands nothing"),
+        ("tier = 'batch'\ntier_at_most = 'batch'", "line 1, column 1", "give one of tier"),
+    ] {
+        let error = error(&format!("{rule}{line}"));
+        assert!(error.starts_with(&format!("r.toml: {place}: ")), "{line}: {error}");
+        assert!(error.contains(part) && !error.contains('\n'), "{line}: {error}");
+    }
+    assert!(error("[[rule]]\nabout = 'x'\ntier = 'batch'\n").contains("no condition"));
+    assert!(error("[[rule]]\nname = 'x'\ntier = 'batch'\n").contains("about"));
+}
+
+#[test]
+fn a_file_that_every_user_may_write_is_refused_and_a_folder_is_read_in_order() {
+    let folder = std::env::temp_dir().join(format!("rules-files-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let put = |name: &str, about: &str| {
+        let rule = format!("[[rule]]\nabout = '{about}'\nname = 'x'\nweight = 2\n");
+        fs::write(folder.join(name), rule).unwrap();
+    };
+    put("b.toml", "second");
+    put("a.toml", "first");
+    put("c.txt", "none");
+    let read = || Rules::read(std::slice::from_ref(&folder));
+    let abouts: Vec<String> = read().unwrap().rules().iter().map(|it| it.about.clone()).collect();
+    assert_eq!(abouts, ["first", "second"]);
+    fs::set_permissions(folder.join("b.toml"), fs::Permissions::from_mode(0o666)).unwrap();
+    let refused = read().unwrap_err();
+    assert!(refused.contains("chmod o-w") && refused.contains("b.toml"), "{refused}");
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(read().unwrap_err().contains("No such file"));
+}
+
+#[test]
+fn the_shipped_rules_are_valid_and_raise_for_listed_users_only() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/rules");
+    let rules = Rules::read(&[folder]).unwrap();
+    assert!(rules.rules().len() >= 10);
+    assert!(rules.rules().iter().all(|rule| rule.raises == RAISED_BY_DEFAULT));
+    let matching = |process: Process| {
+        let proc = Proc::new("shipped");
+        let none = Processes::below(&proc.0);
+        let number =
+            rules.rules.iter().position(|it| it.conditions.hold(&process, &none, &users()));
+        number.map(|number| treatment_text(&rules.rules[number].treatment))
+    };
+    let of = |path: &str| Process { executable: path.into(), ..Process::default() };
+    assert_eq!(matching(of("/usr/bin/pipewire")).as_deref(), Some("at least lat-critical"));
+    assert_eq!(
+        matching(of("/usr/lib/gcc/x86_64-linux-gnu/14/cc1plus")).as_deref(),
+        Some("at most batch")
+    );
+    assert_eq!(
+        matching(of("/opt/wine/bin/wine64-preloader")).as_deref(),
+        Some("at least interactive")
+    );
+    assert_eq!(matching(of("/usr/bin/bash")), None);
+}

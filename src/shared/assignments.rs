@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The processes that the user demands a treatment for, from the supervisor to the worker.
+
+use pandemonium_engine::treatment::{ASSIGNED_MAX, Assignment, TREATMENTS_MAX, Treatment};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// The newest list, and a sequence number: odd while the supervisor writes. The worker never waits:
+/// it takes up a list that is being written a round later.
+#[repr(C)]
+pub struct AssignmentsCell {
+    seq: AtomicU64,
+    nr_treatments: AtomicU64,
+    nr_processes: AtomicU64,
+    treatments: [[AtomicU64; 2]; TREATMENTS_MAX],
+    processes: [AtomicU64; ASSIGNED_MAX],
+}
+
+/// A list with room for the longest one, so that to take up another one allocates nothing.
+pub struct AssignmentList {
+    seen: u64,
+    pub treatments: Vec<Treatment>,
+    pub processes: Vec<Assignment>,
+}
+
+impl Default for AssignmentList {
+    fn default() -> Self {
+        AssignmentList {
+            seen: 0,
+            treatments: Vec::with_capacity(TREATMENTS_MAX),
+            processes: Vec::with_capacity(ASSIGNED_MAX),
+        }
+    }
+}
+
+impl AssignmentsCell {
+    /// Publishes a list, as much of it as fits. There is one writer. The processes are in the order
+    /// of their pids.
+    pub fn publish(&self, treatments: &[Treatment], processes: &[Assignment]) {
+        let seq = self.seq.load(Ordering::Relaxed);
+        self.seq.store(seq + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        let count = |len: usize, max: usize| len.min(max) as u64;
+        self.nr_treatments.store(count(treatments.len(), TREATMENTS_MAX), Ordering::Relaxed);
+        self.nr_processes.store(count(processes.len(), ASSIGNED_MAX), Ordering::Relaxed);
+        for (cells, treatment) in self.treatments.iter().zip(treatments) {
+            for (cell, word) in cells.iter().zip(treatment.to_words()) {
+                cell.store(word, Ordering::Relaxed);
+            }
+        }
+        for (cell, process) in self.processes.iter().zip(processes) {
+            cell.store(process.to_word(), Ordering::Relaxed);
+        }
+        self.seq.store(seq + 2, Ordering::Release);
+    }
+
+    /// Takes up the newest list, if it is another one than the last. Returns whether it is. One
+    /// load if it is not; allocates nothing.
+    pub fn take_newer(&self, list: &mut AssignmentList) -> bool {
+        let seq = self.seq.load(Ordering::Relaxed);
+        if seq == list.seen || seq % 2 == 1 {
+            return false;
+        }
+        fence(Ordering::Acquire);
+        let word = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        let nr_treatments = (word(&self.nr_treatments) as usize).min(TREATMENTS_MAX);
+        let nr_processes = (word(&self.nr_processes) as usize).min(ASSIGNED_MAX);
+        list.treatments.clear();
+        list.processes.clear();
+        for cells in &self.treatments[..nr_treatments] {
+            let treatment = Treatment::from_words([word(&cells[0]), word(&cells[1])]);
+            list.treatments.push(treatment.unwrap_or_default());
+        }
+        let processes = self.processes[..nr_processes].iter();
+        list.processes.extend(processes.filter_map(|cell| Assignment::from_word(word(cell))));
+        fence(Ordering::Acquire);
+        if self.seq.load(Ordering::Relaxed) != seq {
+            return false;
+        }
+        list.seen = seq;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::Shared;
+    use pandemonium_engine::task::{Pid, Tier};
+    use pandemonium_engine::treatment::TierDemand;
+
+    #[test]
+    fn the_worker_takes_up_each_list_once_and_complete() {
+        let shared = Shared::create().unwrap();
+        let cell = &shared.assignments;
+        let mut list = AssignmentList::default();
+        assert!(!cell.take_newer(&mut list), "nothing was published yet");
+        let batch = Treatment { tier: TierDemand::AtMost(Tier::Batch), ..Treatment::default() };
+        let process = |pid| Assignment { pid: Pid::new(pid).unwrap(), treatment: 0 };
+        let all: Vec<_> = (1..=ASSIGNED_MAX as i32 + 5).map(process).collect();
+        cell.publish(&[batch], &all);
+        assert!(cell.take_newer(&mut list));
+        assert_eq!(
+            (list.treatments.as_slice(), list.processes.len()),
+            (&[batch][..], ASSIGNED_MAX)
+        );
+        assert_eq!(list.processes, all[..ASSIGNED_MAX]);
+        assert!(!cell.take_newer(&mut list));
+        cell.publish(&[], &[]);
+        // The writer is in the middle.
+        cell.seq.fetch_sub(1, Ordering::Relaxed);
+        assert!(!cell.take_newer(&mut list));
+        cell.seq.fetch_add(1, Ordering::Relaxed);
+        assert!(cell.take_newer(&mut list) && list.processes.is_empty());
+    }
+}
