@@ -9,9 +9,10 @@ use ratatui::style::Style;
 
 /// The eighths of a cell.
 const EIGHTHS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-/// Times of a curve are drawn on a logarithmic scale: nothing below a microsecond, the whole height
-/// from about a second (2^20 us) on. So curves of any two tiers can be compared.
-const DOUBLINGS: u64 = 20;
+/// Times of a curve are drawn on a logarithmic scale, so curves of any two tiers can be compared: the
+/// least height up to 4 us (2^2), the whole height from a quarter of a second (2^18 us) on.
+const FIRST: u64 = 2;
+const DOUBLINGS: u64 = 16;
 
 /// A part of the screen.
 pub struct Canvas<'b> {
@@ -99,10 +100,10 @@ impl<'b> Canvas<'b> {
 
 /// The height of a time, out of `full` steps. What is there at all has one.
 fn height_of(us: u64, full: u64) -> u64 {
-    let us = us.clamp(1, 1 << 40);
+    let us = us.clamp(1 << FIRST, 1 << 40);
     let octave = u64::from(us.ilog2());
     // Sixteenths of a doubling: the position between two powers of two is taken as linear.
-    let sixteenths = octave * 16 + (us * 16 >> octave) - 16;
+    let sixteenths = (octave - FIRST) * 16 + ((us * 16) >> octave) - 16;
     (sixteenths * full / (DOUBLINGS * 16)).clamp(1, full.max(1))
 }
 
@@ -133,14 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn longer_times_are_higher_up_to_a_second() {
+    fn longer_times_are_higher_up_to_a_quarter_of_a_second() {
         let heights: Vec<u64> = (0..24).map(|power| height_of(1 << power, 40)).collect();
         assert!(heights.is_sorted(), "{heights:?}");
         assert_eq!(
-            (height_of(0, 40), height_of(1 << 20, 40), height_of(u64::MAX / 16, 40)),
+            (height_of(0, 40), height_of(1 << 18, 40), height_of(u64::MAX / 16, 40)),
             (1, 40, 40)
         );
-        assert!(height_of(3, 40) > height_of(2, 40), "a half more is seen");
+        assert!(height_of(96, 40) > height_of(64, 40), "a half more is seen");
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Monitor {
 
     /// From wakeup to running: a curve of the p99 for each tier, and the load below them.
     fn tiers(&self, canvas: &mut Canvas, rows: u16, sample: &Sample, before: Option<&Sample>) {
-        canvas.rule(0, "From wakeup to running: p99 by tier, 1 us to 1 s", self.palette);
+        canvas.rule(0, "From wakeup to running: p99 by tier, 4 us to 250 ms", self.palette);
         let columns = canvas.width().saturating_sub(LABEL + NUMBERS + 1);
         let decided = before.map(|before| sample.decisions_since(before)).unwrap_or_default();
         let all = decided.iter().sum::<u64>().max(1);
@@ -161,20 +161,25 @@ impl Monitor {
             Some(paths) => self.bar(&mut canvas.part(1, 1, u16::MAX, 1), paths),
             None => drop(canvas.text(1, 1, "none did", self.palette.faint())),
         }
-        let text = format!(
-            "a second: {} dispatches{}, {} decisions{}",
-            sample.dispatches_per_sec,
-            changed(|it| it.dispatches_per_sec),
-            sample.decisions_per_sec,
-            changed(|it| it.decisions_per_sec),
-        );
-        let end = canvas.text(1, 2, &text, self.palette.weight(Weight::Neutral));
-        let text = format!("kicks {}{}", sample.kicks, changed(|it| it.kicks));
-        let x = end.max(canvas.width().saturating_sub(NUMBERS));
-        let end = canvas.text(x, 2, &text, self.palette.weight(Weight::Neutral));
-        let own = format!("own CPU {:.1}% ", sample.own_cpu_pct);
-        if end + (own.len() as u16) < canvas.width() {
-            canvas.text_right(2, &own, self.palette.weight(Weight::Neutral));
+        let figures = [
+            (
+                "dispatches/s",
+                sample.dispatches_per_sec.to_string(),
+                changed(|it| it.dispatches_per_sec),
+            ),
+            (
+                "decisions/s",
+                sample.decisions_per_sec.to_string(),
+                changed(|it| it.decisions_per_sec),
+            ),
+            ("kicks", sample.kicks.to_string(), changed(|it| it.kicks)),
+            ("own CPU", format!("{:.1}%", sample.own_cpu_pct), String::new()),
+        ];
+        let mut x = 1;
+        for (name, value, change) in figures {
+            x = canvas.text(x, 2, name, self.palette.faint()) + 1;
+            let text = format!("{value}{change}");
+            x = canvas.text(x, 2, &text, self.palette.weight(Weight::Neutral)) + 2;
         }
     }
 

@@ -250,10 +250,7 @@ impl View for Top {
         }
         let keys = match self.is_typing {
             true => "type a part of a name, a tier, a rule, or a pid; Enter keeps it, Esc drops it",
-            false => {
-                "c cpu  w wait  u wakeups  t tier  n name  p pid  r reverse  / filter  \
-                      e explain"
-            }
+            false => "c cpu  w wait  u wakeups  t tier  n name  p pid  / filter  e explain",
         };
         let end = height.saturating_sub(1);
         let faint = self.palette.faint();
