@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! The memory that worker and supervisor share: counters that the worker writes every round, knobs
-//! from the supervisor, learned profiles of programs, a query about one task, and the policy's
-//! memos of tasks for the next worker.
+//! from the supervisor, learned profiles of programs, a query about one task, what was decided about
+//! each task, and the policy's memos of tasks for the next worker.
 //!
 //! It is an anonymous file, which the worker inherits as a descriptor. Every cell is an atomic, so
 //! neither side reads half a number; two numbers may be a round apart. No side waits for the other.
@@ -11,6 +11,7 @@ mod knobs;
 mod programs;
 pub mod query;
 pub mod reply;
+pub mod task_cells;
 
 use super::fast_path_counters::FastPathCells;
 use anyhow::{Context, Result};
@@ -165,6 +166,8 @@ pub struct Layout {
     pub programs: programs::ProgramsCell,
     /// The query about a task, and its reply.
     pub query: query::QueryCell,
+    /// What was decided about each task, while a reader wants it.
+    pub tasks: task_cells::TaskCells,
     nr_memos: AtomicU64,
     memos: [MemoCell; MEMOS_MAX],
 }
