@@ -11,7 +11,7 @@ use pandemonium_engine::time::{Span, Stamp};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Records.
-pub const TASKS: usize = 16_384;
+pub const TASKS: usize = 8_192;
 /// The longest wait is that of windows of so many nanoseconds as a power of two: about a second.
 const WINDOW_BITS: u32 = 30;
 
