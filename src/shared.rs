@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! The memory that worker and supervisor share: counters that the worker writes every round, knobs
-//! from the supervisor, learned profiles of programs, a query about one task, what was decided about
+//! from the supervisor, learned profiles of programs, a query about one task, what was decided of
 //! each task, and the policy's memos of tasks for the next worker.
 //!
 //! It is an anonymous file, which the worker inherits as a descriptor. Every cell is an atomic, so

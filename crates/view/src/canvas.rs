@@ -9,8 +9,8 @@ use ratatui::style::Style;
 
 /// The eighths of a cell.
 const EIGHTHS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-/// Times of a curve are drawn on a logarithmic scale, so curves of any two tiers can be compared: the
-/// least height up to 4 us (2^2), the whole height from a quarter of a second (2^18 us) on.
+/// Times of a curve are drawn on a logarithmic scale, the same for each curve: the least height up
+/// to 4 us (2^2), the whole height from a quarter of a second (2^18 us) on.
 const FIRST: u64 = 2;
 const DOUBLINGS: u64 = 16;
 

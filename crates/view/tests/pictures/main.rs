@@ -23,8 +23,9 @@ const COLUMNS: u16 = 80;
 const ROWS: u16 = 24;
 
 fn drawn(view: &impl View) -> (String, Buffer) {
-    let mut terminal = Terminal::new(TestBackend::new(COLUMNS, ROWS)).unwrap();
-    terminal.draw(|frame| view.draw(frame)).unwrap();
+    let mut terminal =
+        Terminal::new(TestBackend::new(COLUMNS, ROWS)).expect("memory has no errors");
+    terminal.draw(|frame| view.draw(frame)).expect("memory has no errors");
     let buffer = terminal.backend().buffer().clone();
     let row = |y| (0..COLUMNS).map(|x| buffer[(x, y)].symbol()).collect::<String>();
     let rows = (0..ROWS).map(|y| row(y).trim_end().to_owned() + "\n");
@@ -39,7 +40,7 @@ fn in_repository(path: &str) -> PathBuf {
 fn check(path: &str, text: &str) {
     let file = in_repository(path);
     if std::env::var_os("UPDATE").is_some() {
-        fs::write(file, text).unwrap();
+        fs::write(file, text).expect("the file can be written");
         return;
     }
     let committed = fs::read_to_string(file).unwrap_or_default();

@@ -90,43 +90,41 @@ fn after(sum: &mut Sample, second: u64) -> Sample {
     }
 }
 
+/// Pid, name, tier, rule, CPU time, wakeups, longest wait, decisions.
+const TASKS: &str = "\
+4711|cc1plus|batch|order|96.4|2|6900|241
+4713|cc1plus|batch|order|94.8|1|7400|238
+4715|rustc|batch|sojourn|61.3|9|11200|170
+2310|game.exe|interactive|standing order|48.7|240|410|12
+2304|wineserver|lat-critical|standing order|11.9|3100|130|98
+1822|Xwayland|interactive|standing order|9.4|610|260|25
+1790|gnome-shell|interactive|order|8.8|420|900|61
+901|pipewire|lat-critical|standing order|1.6|750|95|24
+2350|dxvk-submit|lat-critical|standing order|1.2|240|120|9
+3001|firefox|interactive|idle CPU|0.9|64|180|0
+88|kworker/2:1|lat-critical|order|0.1|31|60|31
+4720|make||idle CPU|0.1|3|40|0";
+
 /// The tasks of a second of a busy desktop.
 pub fn tasks() -> TaskList {
-    let rows: [(i32, &str, &str, &str, f64, u64, u64, u64); 12] = [
-        (4711, "cc1plus", "batch", "order", 96.4, 2, 6_900, 241),
-        (4713, "cc1plus", "batch", "order", 94.8, 1, 7_400, 238),
-        (4715, "rustc", "batch", "sojourn", 61.3, 9, 11_200, 170),
-        (2310, "game.exe", "interactive", "standing order", 48.7, 240, 410, 12),
-        (2304, "wineserver", "lat-critical", "standing order", 11.9, 3_100, 130, 98),
-        (1822, "Xwayland", "interactive", "standing order", 9.4, 610, 260, 25),
-        (1790, "gnome-shell", "interactive", "order", 8.8, 420, 900, 61),
-        (901, "pipewire", "lat-critical", "standing order", 1.6, 750, 95, 24),
-        (2350, "dxvk-submit", "lat-critical", "standing order", 1.2, 240, 120, 9),
-        (3001, "firefox", "interactive", "idle CPU", 0.9, 64, 180, 0),
-        (88, "kworker/2:1", "lat-critical", "order", 0.1, 31, 60, 31),
-        (4720, "make", "", "idle CPU", 0.1, 3, 40, 0),
-    ];
-    let task = |(pid, name, tier, rule, cpu_pct, wakeups, wait_us, decisions): (
-        i32,
-        &str,
-        &str,
-        &str,
-        f64,
-        u64,
-        u64,
-        u64,
-    )| Task {
-        pid,
-        name: name.into(),
-        tier: tier.into(),
-        rule: rule.into(),
-        cpu_pct,
-        wakeups,
-        wait_us,
-        decisions,
+    let tasks = TASKS.lines().map(task).collect();
+    TaskList { policy: "pandemonium".into(), complete: true, tasks }
+}
+
+fn task(line: &str) -> Task {
+    let cells: Vec<&str> = line.split('|').collect();
+    let number = |at: usize| cells[at].parse().expect("the cell is a number");
+    Task {
+        pid: cells[0].parse().expect("the cell is a pid"),
+        name: cells[1].into(),
+        tier: cells[2].into(),
+        rule: cells[3].into(),
+        cpu_pct: cells[4].parse().expect("the cell is a share"),
+        wakeups: number(5),
+        wait_us: number(6),
+        decisions: number(7),
         ..Task::default()
-    };
-    TaskList { policy: "pandemonium".into(), complete: true, tasks: rows.map(task).into() }
+    }
 }
 
 /// What the scheduler says of one of them.
