@@ -14,7 +14,7 @@ use std::{fs, thread};
 
 const TEXTFILE: &str = "/tmp/scx.prom";
 /// For how long the cost of a list every second is measured.
-const WATCHED: Duration = Duration::from_secs(5);
+const WATCHED: Duration = Duration::from_secs(3);
 
 /// Expects the list to have a hog, which computes, and a sleeper, which wakes up every 3 ms.
 pub fn tasks(guest: &Guest, hog: &str, sleeper: &str) -> Result<()> {
@@ -52,7 +52,7 @@ pub fn cost(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
     // The thread that serves a client ends with it, and its time would be lost: so this is first.
     let alone = cpu_time_ns(server)?;
     thread::sleep(WATCHED);
-    let alone = cpu_time_ns(server)? - alone;
+    let alone = cpu_time_ns(server)?.saturating_sub(alone);
     let mut client = scheduler::command(guest, &["top", "--rows", "20"]);
     let mut client = client.spawn().context("starting top")?;
     // Its start is not part of what it costs.
@@ -67,8 +67,8 @@ pub fn cost(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
     report::note(format!(
         "a list of tasks every second takes {} us a second of the client, and the supervisor {} us \
          instead of {} us",
-        micros(after.0 - before.0),
-        micros(after.1 - before.1),
+        micros(after.0.saturating_sub(before.0)),
+        micros(after.1.saturating_sub(before.1)),
         micros(alone)
     ));
     Ok(())
