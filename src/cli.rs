@@ -13,6 +13,7 @@ use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::task::{CPUS_MAX, Comm};
 use pandemonium_host::failure::Failure;
 use pandemonium_policies::{COMPOSITORS, Catalog};
+use pandemonium_view::tasks::Key;
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -172,7 +173,8 @@ pub struct Options {
     #[arg(long, value_name = "S", value_parser = interval)]
     pub stats: Option<f64>,
 
-    /// Print the statistics of the running scheduler every S seconds; do not schedule
+    /// Watch the running scheduler, with news every S seconds: a view in a terminal, else lines; do
+    /// not schedule
     #[arg(long, value_name = "S", value_parser = interval)]
     pub monitor: Option<f64>,
 
@@ -229,6 +231,12 @@ pub enum Command {
     Tune(TuneArguments),
     /// Explain a task of the running scheduler: its tier and why, and why it waits
     Explain(ExplainArguments),
+    /// List the tasks of the running scheduler: tier, rule, CPU share, wakeups, longest wait
+    ///
+    /// A view in a terminal, with keys to sort, filter and explain; else a table every interval.
+    Top(TopArguments),
+    /// Print the statistics of the running scheduler as OpenMetrics
+    Metrics(MetricsArguments),
     /// Show, export or forget learned profiles of programs
     Procdb(ProcdbArguments),
     /// Test rules for processes: which rule applies to which running process
@@ -279,6 +287,32 @@ pub struct ExplainArguments {
     /// Report each longer wait, in microseconds
     #[arg(long, value_name = "US", default_value_t = 1_000)]
     pub over_us: u64,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct TopArguments {
+    /// Print one table and end
+    #[arg(long)]
+    pub once: bool,
+    /// The interval in seconds, 0.1 to 86400
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
+    pub interval: f64,
+    /// Sort by cpu, wait, wakeups, tier, name or pid
+    #[arg(long, value_name = "KEY", default_value = "cpu", value_parser = words::sort_key)]
+    pub sort: Key,
+    /// Rows of a table that is printed
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub rows: usize,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct MetricsArguments {
+    /// Write them to PATH, for the textfile collector of node_exporter; complete or not at all
+    #[arg(long, value_name = "PATH")]
+    pub textfile: Option<PathBuf>,
+    /// Write them again every S seconds, until interrupted
+    #[arg(long, value_name = "S", requires = "textfile", value_parser = interval)]
+    pub every: Option<f64>,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -417,6 +451,9 @@ pub mod tests {
             (["--boost", "game:urgent"], "lat-critical, interactive or batch"),
             (["--primary-domain", "0-"], "0-3,8,10-20:2"),
             (["--primary-domain", "1024"], "0 to 1023"),
+            (["top", "--interval=0"], "0.1..=86400"),
+            (["top", "--sort=age"], "cpu, wait, wakeups, tier, name, pid"),
+            (["metrics", "--every=5"], "--textfile"),
         ] {
             let message = parse(&args).unwrap_err();
             assert!(message.contains(range), "{args:?}: {message}");

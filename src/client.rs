@@ -6,13 +6,18 @@ use super::{output, process};
 use anyhow::anyhow;
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
+use pandemonium_view::style::Palette;
+use pandemonium_view::terminal::Inputs;
 use scx_stats::prelude::*;
-use std::io::ErrorKind;
+use serde::de::DeserializeOwned;
+use std::io::{ErrorKind, IsTerminal};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long to wait for a response, in milliseconds: a scheduler that hangs never responds.
 pub const PATIENCE_MS: u64 = 5_000;
+/// The first interval of a connection is this at most, so that a view begins soon.
+const FIRST: Duration = Duration::from_millis(500);
 /// How often to look for a scheduler that is awaited.
 const AGAIN: Duration = Duration::from_millis(500);
 /// A loaded scheduler serves after this at the latest. On a quiet machine the kernel runs it for
@@ -39,6 +44,69 @@ pub fn connect(what: &str, command: &str) -> Result<StatsClient, Failure> {
         }
         thread::sleep(GLANCE);
     }
+}
+
+/// Connects to the running scheduler, without waiting for it.
+pub fn connect_now() -> anyhow::Result<StatsClient> {
+    StatsClient::new().connect(Some(PATIENCE_MS))
+}
+
+/// Fails if this user may not ask the scheduler. Succeeds if there is none.
+pub fn expect_permission(what: &str, command: &str) -> Result<(), Failure> {
+    match connect_now() {
+        Err(error) if !is_absent(&error) => Err(unconnected(error, what, command)),
+        _ => Ok(()),
+    }
+}
+
+/// Requests a target, or the statistics, every `interval`, over as many connections as it takes.
+/// `take` gets each response, and nothing while no scheduler responds; `pause` waits. Either ends
+/// this by returning `false`.
+///
+/// The first response of a connection has no interval, so it is left out.
+pub fn follow<T: DeserializeOwned>(
+    target: Option<&str>,
+    interval: Duration,
+    mut pause: impl FnMut(Duration) -> bool,
+    mut take: impl FnMut(Option<T>) -> bool,
+) {
+    let request: Vec<_> =
+        target.map(|target| ("target".to_owned(), target.to_owned())).into_iter().collect();
+    loop {
+        let ask = |client: &mut StatsClient| client.request::<T>("stats", request.clone());
+        if let Ok(mut client) = connect_now()
+            && ask(&mut client).is_ok()
+        {
+            if !pause(interval.min(FIRST)) {
+                return;
+            }
+            while let Ok(response) = ask(&mut client) {
+                if !take(Some(response)) || !pause(interval) {
+                    return;
+                }
+            }
+        }
+        if !take(None) || !pause(AGAIN) {
+            return;
+        }
+    }
+}
+
+/// Whether a view can be shown.
+pub fn has_terminal() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    !is_dumb && std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+}
+
+/// The colours of a view.
+pub fn palette() -> Palette {
+    Palette::of(std::env::var_os("NO_COLOR").as_deref())
+}
+
+/// Has signals end the loop of a view, which puts the terminal back.
+pub fn end_on_signal<N: Send + 'static>(inputs: &Inputs<N>) -> Result<(), Failure> {
+    let inputs = inputs.clone();
+    ctrlc::set_handler(move || inputs.end()).map_err(Failure::internal)
 }
 
 /// Waits until a scheduler serves statistics, and says so if it has to wait.

@@ -13,7 +13,7 @@ use super::shared::Shared;
 use super::shared::query::Query;
 use super::shared::reply::{Reply, Wait};
 use super::{client, output};
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use pandemonium_engine::task::{Pid, Reason};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_host::failure::Failure;
@@ -97,25 +97,25 @@ pub fn query(args: &BTreeMap<String, String>) -> Result<Query, String> {
 /// The client's side: sends two requests, and prints the second response.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     let mut client = client::connect("ask about its tasks", "explain PID")?;
-    let request = vec![
-        ("target".into(), TARGET.into()),
-        ("pid".into(), arguments.pid.to_string()),
-        ("over_us".into(), arguments.over_us.to_string()),
-    ];
-    let mut ask = || {
-        let response = client.request("stats", request.clone());
-        let no_response = |error: anyhow::Error| {
-            Failure::Internal(error.context("the scheduler that runs explains nothing"))
-        };
-        match response.map_err(no_response)? {
-            Response::Explained(lines) => Ok(lines),
-            Response::Refused(sentence) => Err(Failure::Internal(anyhow!(sentence))),
-        }
-    };
+    let mut ask = || ask(&mut client, arguments.pid, arguments.over_us).map_err(Failure::Internal);
     ask()?;
     thread::sleep(Duration::from_secs(arguments.seconds));
     output::print(&ask()?.join("\n"));
     Ok(())
+}
+
+/// Sends one request about a task, and returns the explanation in lines.
+pub fn ask(client: &mut StatsClient, pid: i32, over_us: u64) -> Result<Vec<String>> {
+    let request = vec![
+        ("target".into(), TARGET.into()),
+        ("pid".into(), pid.to_string()),
+        ("over_us".into(), over_us.to_string()),
+    ];
+    let response = client.request("stats", request);
+    match response.context("the scheduler that runs explains nothing")? {
+        Response::Explained(lines) => Ok(lines),
+        Response::Refused(sentence) => Err(anyhow!(sentence)),
+    }
 }
 
 /// The name of a task, if it exists.

@@ -5,18 +5,20 @@
 
 mod mapped;
 mod news;
+mod observed;
 mod parts;
 mod records;
 pub mod refusal;
 
 use self::mapped::Mapped;
 use self::news::News;
+pub use self::observed::{Observed, TaskRecords};
 pub use self::parts::{Part, Parts, State};
 use self::records::Records;
 use super::fast_path_counters::{Event, FastPathCounters, Row, Stage};
 use anyhow::{Context, Result, bail, ensure};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, OpenObject, ProgramType, libbpf_sys};
+use libbpf_rs::{Link, MapCore, OpenObject, ProgramType, libbpf_sys};
 use pandemonium_engine::facts::{CpuSet, Facts};
 use pandemonium_engine::fine::Fine;
 use pandemonium_engine::task::{CpuId, Pid, Tier};
@@ -117,6 +119,13 @@ impl<'obj> FastPath<'obj> {
     /// The parts that the kernel refused.
     pub fn missing(&self) -> Parts {
         self.missing
+    }
+
+    /// The kernel's numbers of the maps of task records and of hints, for [`TaskRecords::open`].
+    pub fn task_maps(&self) -> Option<[u32; 2]> {
+        let maps = [&self.skel.maps.tasks, &self.skel.maps.hints];
+        let [tasks, hints] = maps.map(|map| map.info().ok().map(|info| info.info.id));
+        Some([tasks?, hints?])
     }
 
     /// Whether it observes every wakeup and switch, so that facts are complete.

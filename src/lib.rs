@@ -10,8 +10,9 @@
 //! forbidden, since a restart is a new process.
 //!
 //! Imports run downwards only, in this order: `supervisor`, `worker`; `worker_process`, `stats`,
-//! `backend`; `telemetry`, `tune`, `explain`; `metrics`; `adaptive`, `observers`, `rules`;
-//! `reading`, `fast_path`; `shared`; plain data such as `fast_path_counters`.
+//! `backend`; `telemetry`, `tune`, `explain`, `exposition`, `task_list`; `metrics`; `adaptive`,
+//! `observers`, `rules`; `reading`, `fast_path`; `shared`; plain data such as
+//! `fast_path_counters`.
 //!
 //! A program with policies of its own calls [`main`]; here a built-in one stands for them:
 //!
@@ -48,6 +49,8 @@ mod event_log;
 #[cfg(not(docsrs))]
 mod explain;
 #[cfg(not(docsrs))]
+mod exposition;
+#[cfg(not(docsrs))]
 mod fast_path;
 #[cfg(not(docsrs))]
 mod fast_path_counters;
@@ -61,6 +64,10 @@ mod libbpf_print;
 mod machine;
 #[cfg(not(docsrs))]
 mod metrics;
+#[cfg(not(docsrs))]
+mod metrics_command;
+#[cfg(not(docsrs))]
+mod monitor;
 #[cfg(not(docsrs))]
 mod mutex;
 #[cfg(not(docsrs))]
@@ -98,9 +105,13 @@ mod stats;
 #[cfg(not(docsrs))]
 mod supervisor;
 #[cfg(not(docsrs))]
+mod task_list;
+#[cfg(not(docsrs))]
 mod tasks;
 #[cfg(not(docsrs))]
 mod telemetry;
+#[cfg(not(docsrs))]
+mod top;
 #[cfg(not(docsrs))]
 mod trusted;
 #[cfg(not(docsrs))]
@@ -170,6 +181,8 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             Command::Check(arguments) => return check::run(arguments),
             Command::Tune(arguments) => tune::run(arguments)?,
             Command::Explain(arguments) => explain::run(arguments)?,
+            Command::Top(arguments) => top::run(arguments)?,
+            Command::Metrics(arguments) => metrics_command::run(arguments)?,
             Command::Procdb(arguments) => procdb_command::run(arguments)?,
             Command::Rules(arguments) => rules_command::run(arguments)?,
             Command::Bench(arguments) => {
@@ -186,8 +199,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     } else if options.help_stats {
         stats::describe(&mut std::io::stdout()).map_err(Failure::internal)?;
     } else if let Some(seconds) = options.monitor {
-        client::await_scheduler()?;
-        stats::monitor(Duration::from_secs_f64(seconds)).map_err(Failure::internal)?;
+        monitor::run(Duration::from_secs_f64(seconds))?;
     } else {
         return supervisor::run(options);
     }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the worker shows of its rounds: everything, to a recording, and the waits of one task, to a
-//! query. Nothing here waits or allocates.
+//! What the worker shows of its rounds: everything, to a recording; the waits of one task, to a
+//! query; the last decision about each task, to a list. Nothing here waits or allocates.
 
 use super::shared::Shared;
 use super::shared::assignments::AssignmentList;
 use super::shared::query::QueryCell;
 use super::shared::reply::{COUNT_MAX, Reply, Wait};
+use super::shared::task_cells::TaskCells;
 use pandemonium_engine::Setup;
 use pandemonium_engine::explaining::BoundedText;
 use pandemonium_engine::knobs::Values;
@@ -20,17 +21,20 @@ use pandemonium_record::{Tap, Writer};
 /// For how long a task is observed after the last query about it.
 const OBSERVATION: Span = Span::from_millis(60_000);
 
-/// The observers of one worker: the recording, if there is one, and the queried task.
+/// The observers of one worker: the recording, if there is one, the queried task, and the list of
+/// tasks.
 pub struct Observers<'s> {
     recorder: Option<Writer<'s>>,
     queried: QueriedTask<'s>,
+    listed: ListedTasks<'s>,
 }
 
 impl<'s> Observers<'s> {
     /// The observers that this memory connects to.
     pub fn of(shared: &'s Shared) -> Self {
         let queried = QueriedTask::of(&shared.query);
-        Observers { recorder: shared.ring().map(Writer::new), queried }
+        let listed = ListedTasks { cells: &shared.tasks, since: None };
+        Observers { recorder: shared.ring().map(Writer::new), queried, listed }
     }
 
     /// The policy starts with this setup.
@@ -75,7 +79,9 @@ impl<'s> Observers<'s> {
     /// Executes one round, observed.
     pub fn round<P: Port>(&mut self, now: Stamp, port: &mut P, policy: &mut dyn Policy) -> Round {
         self.queried.begin(now);
-        let mut observed = ObservedPort { port, queried: &mut self.queried, now };
+        self.listed.begin(now);
+        let (queried, listed) = (&mut self.queried, &self.listed);
+        let mut observed = ObservedPort { port, queried, listed, now };
         let done = match &mut self.recorder {
             None => round(now, &mut observed, policy, Limits::KERNEL),
             Some(recorder) => {
@@ -90,10 +96,11 @@ impl<'s> Observers<'s> {
     }
 }
 
-/// A port that shows messages and decisions to the queried task's observer.
+/// A port that shows messages and decisions to the observers.
 struct ObservedPort<'a, 's, P> {
     port: &'a mut P,
     queried: &'a mut QueriedTask<'s>,
+    listed: &'a ListedTasks<'s>,
     now: Stamp,
 }
 
@@ -103,6 +110,7 @@ impl<P: Port> Port for ObservedPort<'_, '_, P> {
         if self.queried.pid == Some(arrival.pid) {
             self.queried.received(self.now, &arrival);
         }
+        self.listed.received(self.now, &arrival);
         Some(arrival)
     }
 
@@ -111,6 +119,7 @@ impl<P: Port> Port for ObservedPort<'_, '_, P> {
         if self.queried.pid.is_some() {
             self.queried.dispatched(self.now, dispatch);
         }
+        self.listed.dispatched(self.now, dispatch);
         Ok(())
     }
 
@@ -124,6 +133,31 @@ impl<P: Port> Port for ObservedPort<'_, '_, P> {
 
     fn view(&self) -> &MachineView {
         self.port.view()
+    }
+}
+
+/// All tasks, while a reader wants a list of them.
+struct ListedTasks<'s> {
+    cells: &'s TaskCells,
+    /// Since when a reader wants it; `None` if none does.
+    since: Option<Stamp>,
+}
+
+impl ListedTasks<'_> {
+    fn begin(&mut self, now: Stamp) {
+        self.since = self.cells.are_wanted(now).then(|| self.since.unwrap_or(now));
+    }
+
+    fn received(&self, now: Stamp, arrival: &Arrival) {
+        let Some(since) = self.since else { return };
+        let woke = arrival.cause != Cause::Requeue;
+        let orders = arrival.facts.map(|facts| facts.orders);
+        self.cells.received(arrival.pid, now, since, woke, orders);
+    }
+
+    fn dispatched(&self, now: Stamp, dispatch: &Dispatch) {
+        let Some(since) = self.since else { return };
+        self.cells.sent(dispatch.pid, now, since, dispatch.tier, dispatch.reason);
     }
 }
 
@@ -388,6 +422,31 @@ mod tests {
         queried.exited();
         queried.end(at(71), &policy);
         assert_eq!(shared.query.newest_reply().unwrap().waiting, None);
+    }
+
+    #[test]
+    fn tasks_are_listed_while_a_reader_wants_them() {
+        let shared = Shared::create().unwrap();
+        let mut observers = Observers::of(&shared);
+        let mut policy = Pandemonium::new(&Setup::of_cpus(2));
+        policy.tune(&TABLE.defaults());
+        let view = MachineView { cpus: 2, ..Default::default() };
+        let mut port = Script { view, arrivals: [arrival(7, 5, 1)].into() };
+        observers.round(at(0), &mut port, &mut policy);
+        assert_eq!(shared.tasks.all(at(1)).count(), 0, "there is no reader");
+        shared.tasks.want(at(100));
+        port.arrivals.extend([arrival(8, 5, 1), arrival(9, 5, 1)]);
+        observers.round(at(1), &mut port, &mut policy);
+        assert_eq!(shared.tasks.all(at(1)).filter(|task| task.wakeups == 1).count(), 2);
+        for ms in 2..9 {
+            observers.round(at(ms), &mut port, &mut policy);
+        }
+        let of = |pid| shared.tasks.of(pid, at(9)).unwrap();
+        assert_eq!([of(8).decisions, of(9).decisions], [1, 1]);
+        assert!(of(8).last.is_some_and(|(_, reason)| reason == Reason::Order));
+        port.arrivals.push_back(arrival(8, 6, 1));
+        observers.round(at(100), &mut port, &mut policy);
+        assert_eq!(of(8).wakeups, 1, "the reader has gone");
     }
 
     #[test]

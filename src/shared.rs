@@ -2,7 +2,7 @@
 
 //! The memory that worker and supervisor share: counters that the worker writes every round, knobs
 //! and assigned processes from the supervisor, learned profiles of programs, a query about one
-//! task, and the policy's memos of tasks for the next worker.
+//! task, what was decided of each task, and the policy's memos of tasks for the next worker.
 //!
 //! It is an anonymous file, which the worker inherits as a descriptor. Every cell is an atomic, so
 //! neither side reads half a number; two numbers may be a round apart. No side waits for the other.
@@ -13,6 +13,7 @@ mod knobs;
 mod programs;
 pub mod query;
 pub mod reply;
+pub mod task_cells;
 
 use super::fast_path_counters::FastPathCells;
 use anyhow::{Context, Result};
@@ -176,6 +177,8 @@ pub struct Layout {
     pub query: query::QueryCell,
     /// Why the kernel ejected the worker.
     pub ejection: ejection::EjectionCell,
+    /// What was decided about each task, while a reader wants it.
+    pub tasks: task_cells::TaskCells,
     nr_memos: AtomicU64,
     memos: [MemoCell; MEMOS_MAX],
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The statistics server of `scx_stats`, and the client for `--monitor`.
+//! The statistics server of `scx_stats`.
 
 use super::adaptive::Adaptive;
 use super::fast_path_counters::Event;
@@ -10,17 +10,17 @@ use super::reading::{Driver, Reading};
 use super::restarts::RestartTimes;
 use super::rules::RuleKeeper;
 use super::shared::Shared;
-use super::{clock, explain, health, process, telemetry, tune};
+use super::task_list::{self, TaskLister};
+use super::{clock, explain, exposition, health, process, tune};
 use anyhow::Result;
 use pandemonium_engine::PolicyInfo;
 use pandemonium_host::preflight;
-use pandemonium_host::print::one_line;
 use pandemonium_record::Reader;
 use scx_stats::prelude::*;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Everything that the statistics are computed from.
 #[derive(Clone)]
@@ -118,29 +118,59 @@ impl Source {
     }
 }
 
+/// The arguments of a request.
+type Arguments = BTreeMap<String, String>;
+
+/// Opens a target for a client. `open` makes what responds to its requests.
+fn opener<R>(open: impl Fn() -> R + Send + 'static) -> Box<dyn StatsOpener<(), ()>>
+where
+    R: FnMut(&Arguments) -> Result<Value> + 'static,
+{
+    Box::new(move |_| {
+        let mut respond = open();
+        let read: Box<dyn StatsReader<(), ()>> = Box::new(move |args, _channels| respond(args));
+        Ok(read)
+    })
+}
+
 /// The server's description and its targets. Each client has its own previous reading.
 fn server_data(source: Option<Source>) -> StatsServerData<(), ()> {
     let data = StatsServerData::new().add_meta(Metrics::meta()).add_meta(Tail::meta());
     let Some(source) = source else { return data };
     let (adaptive, rules) = (Arc::clone(&source.adaptive), source.rules.clone());
     let query_server = explain::QueryServer::of(Arc::clone(&source.shared));
-    let open: Box<dyn StatsOpener<(), ()>> = Box::new(move |_| {
+    let (of_tasks, of_metrics) = (source.clone(), source.clone());
+    let open = opener(move || {
         let source = source.clone();
         let mut before = source.read();
-        let read: Box<dyn StatsReader<(), ()>> = Box::new(move |_args, _channels| {
+        move |_: &Arguments| {
             let after = source.read();
             let metrics = source.metrics(&before, &after);
             before = after;
             metrics.to_json()
-        });
-        Ok(read)
+        }
     });
-    let tune = move |args: &BTreeMap<String, String>, _: (&_, &_)| {
-        tune::respond(&adaptive, rules.as_deref(), args)
-    };
-    let explain =
-        move |args: &BTreeMap<String, String>, _: (&_, &_)| explain::respond(&query_server, args);
+    let open_tasks = opener(move || {
+        let shared = Arc::clone(&of_tasks.shared);
+        let mut lister = TaskLister::of(shared, of_tasks.policy.name);
+        move |_: &Arguments| Ok(serde_json::to_value(lister.list())?)
+    });
+    let open_metrics = opener(move || {
+        let source = of_metrics.clone();
+        let mut before = source.read();
+        move |args: &Arguments| {
+            let after = source.read();
+            let text = exposition::text(&source.metrics(&before, &after), &after, args);
+            before = after;
+            Ok(text.into())
+        }
+    });
+    let tune =
+        move |args: &Arguments, _: (&_, &_)| tune::respond(&adaptive, rules.as_deref(), args);
+    let explain = move |args: &Arguments, _: (&_, &_)| explain::respond(&query_server, args);
     data.add_ops("top", StatsOps { open, close: None })
+        .add_ops(task_list::TARGET, StatsOps { open: open_tasks, close: None })
+        .add_ops(exposition::TARGET, StatsOps { open: open_metrics, close: None })
         .add_stats(tune::TARGET, Box::new(tune))
         .add_stats(explain::TARGET, Box::new(explain))
 }
@@ -153,14 +183,4 @@ pub fn serve(source: Source) -> Result<StatsServer<(), ()>> {
 /// Describes every field.
 pub fn describe(out: &mut impl Write) -> Result<()> {
     server_data(None).describe_meta(out, None)
-}
-
-/// Prints the statistics of the running scheduler until interrupted.
-pub fn monitor(interval: Duration) -> Result<()> {
-    scx_utils::monitor_stats::<Metrics>(
-        &[],
-        interval,
-        || false,
-        |metrics| Ok(writeln!(std::io::stdout(), "{}", one_line(&telemetry::line(&metrics)))?),
-    )
 }

@@ -90,6 +90,7 @@ fn schedule(
     };
     let mut fast_objects = [const { MaybeUninit::uninit() }; fast_path::ATTEMPTS];
     let fast = load_fast_path(options, start, &mut fast_objects);
+    shared.tasks.set_maps(fast.as_ref().and_then(FastPath::task_maps));
     let state = match &fast {
         Some(fast) => State::Loaded { without: fast.missing() },
         None if options.full_user => State::None,

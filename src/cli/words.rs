@@ -4,6 +4,7 @@
 
 use pandemonium_engine::task::{Comm, Tier};
 use pandemonium_engine::topology::CpuMask;
+use pandemonium_view::tasks::Key;
 use std::str::FromStr;
 
 /// A program with a fixed tier.
@@ -43,6 +44,12 @@ pub fn name(text: &str) -> Result<Comm, String> {
         return Err("a program name has at least one letter".into());
     }
     Ok(Comm::from_text(text))
+}
+
+/// Parses what tasks are sorted by.
+pub fn sort_key(text: &str) -> Result<Key, String> {
+    let names = || Key::ALL.map(Key::name).join(", ");
+    Key::named(text).ok_or_else(|| format!("tasks are sorted by one of {}", names()))
 }
 
 /// The value of --primary-domain.

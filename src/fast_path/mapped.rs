@@ -15,6 +15,15 @@ pub struct Mapped<T, const N: usize> {
 impl<T, const N: usize> Mapped<T, N> {
     /// Maps all of `map`.
     pub fn new(map: &impl MapCore) -> Result<Self> {
+        Self::with(map, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_POPULATE)
+    }
+
+    /// Maps all of `map`, to read it only.
+    pub fn read_only(map: &impl MapCore) -> Result<Self> {
+        Self::with(map, libc::PROT_READ, 0)
+    }
+
+    fn with(map: &impl MapCore, access: i32, flags: i32) -> Result<Self> {
         let fits = map.value_size() as usize == size_of::<T>() && map.max_entries() as usize == N;
         ensure!(fits, "the fast path was built with another layout");
         // SAFETY: a new mapping of a whole map, whose size was just checked.
@@ -22,8 +31,8 @@ impl<T, const N: usize> Mapped<T, N> {
             libc::mmap(
                 std::ptr::null_mut(),
                 N * size_of::<T>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
+                access,
+                libc::MAP_SHARED | flags,
                 map.as_fd().as_raw_fd(),
                 0,
             )

@@ -17,7 +17,7 @@ use pandemonium_engine::time::{Span, Stamp};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// Task records; see `FP_TASKS`.
-const TASKS: usize = abi::fp_limits_FP_TASKS as usize;
+pub(super) const TASKS: usize = abi::fp_limits_FP_TASKS as usize;
 /// Kernel ABI: task flags of `linux/sched.h`, policy of `uapi/linux/sched.h`.
 const PF_KTHREAD: u32 = 0x0020_0000;
 const PF_WQ_WORKER: u32 = 0x0000_0020;
@@ -25,8 +25,8 @@ const SCHED_IDLE: u16 = 5;
 
 /// Both tables, by pid.
 pub struct Records {
-    tasks: Mapped<abi::fp_task, TASKS>,
-    hints: Mapped<abi::fp_hint, TASKS>,
+    pub(super) tasks: Mapped<abi::fp_task, TASKS>,
+    pub(super) hints: Mapped<abi::fp_hint, TASKS>,
 }
 
 impl Records {
@@ -105,7 +105,12 @@ impl Records {
 
     /// The record of a task, if it is complete and this task's.
     fn task(&self, pid: Pid) -> Option<abi::fp_task> {
-        let record = self.tasks.at(pid.as_raw() as usize % TASKS);
+        self.record(pid.as_raw() as usize % TASKS).filter(|task| task.pid == pid.as_raw())
+    }
+
+    /// A record, whatever task it is of, if it is complete.
+    pub(super) fn record(&self, index: usize) -> Option<abi::fp_task> {
+        let record = self.tasks.at(index);
         // SAFETY: `record` points into the mapping, which lives as long as `self`; any bytes are
         // valid integers. The kernel may write meanwhile, so the copy counts only if the sequence
         // number was even and has not changed.
@@ -119,7 +124,7 @@ impl Records {
             }
             copy
         };
-        (task.pid == pid.as_raw()).then_some(task)
+        Some(task)
     }
 }
 

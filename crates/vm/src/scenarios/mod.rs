@@ -27,6 +27,7 @@ mod record;
 mod stranger;
 mod stress;
 mod tiers;
+mod top;
 mod unit;
 
 use crate::scenario::Scenario;

@@ -5,6 +5,7 @@
 
 use super::control::ask;
 use super::errors::{NOBODY, UNPRIVILEGED, USAGE, expect_refusal};
+use super::top;
 use crate::guest::load::{Kind, Load, mix};
 use crate::guest::scheduler::{self, Scheduler};
 use crate::guest::{Guest, report, watch};
@@ -26,8 +27,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "explain",
-        about: "the running scheduler explains how it classifies a hog and a sleeper; only its own \
-            user may ask",
+        about: "the running scheduler explains how it classifies a hog and a sleeper, lists both, \
+            and has metrics; only its own user may ask",
         limit_s: 90,
         once: true,
         run: explain,
@@ -141,6 +142,10 @@ fn explain(guest: &Guest) -> Result<()> {
         USAGE,
         &["PID"],
     )?;
+    top::tasks(guest, &hog, &sleeper)?;
+    top::metrics(guest)?;
+    top::lines(guest)?;
+    top::cost(guest, &scheduler)?;
     drop(load);
     scheduler.finish().map(drop)
 }
