@@ -99,6 +99,8 @@ fn what_is_installed_works_and_is_removed_without_a_rest() {
         ("usr/bin/pandemonium_probe", 0o755),
         ("usr/lib/systemd/system/scx_pandemonium_user.service", 0o644),
         ("usr/share/man/man1/scx_pandemonium_user.1.gz", 0o644),
+        ("usr/share/man/man1/pandemonium_bench.1.gz", 0o644),
+        ("usr/share/man/man1/pandemonium_probe.1.gz", 0o644),
         ("usr/share/bash-completion/completions/scx_pandemonium_user", 0o644),
         ("usr/share/zsh/site-functions/_scx_pandemonium_user", 0o644),
         ("usr/share/fish/vendor_completions.d/scx_pandemonium_user.fish", 0o644),

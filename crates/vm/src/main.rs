@@ -24,5 +24,12 @@ mod scenarios;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if std::process::id() == 1 { agent::main() } else { host::main() }
+    let first_argument = std::env::args_os().nth(1);
+    match std::process::id() {
+        1 => agent::main(),
+        _ if first_argument.is_some_and(|word| word == guest::distribution::AGENT) => {
+            agent::serve()
+        }
+        _ => host::main(),
+    }
 }

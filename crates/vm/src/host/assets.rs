@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The program that replays recordings, for the scenario `record`.
-const LAB: &str = "pandemonium_lab";
+pub const LAB: &str = "pandemonium_lab";
 /// The program that measures one phase.
 const PROBE: &str = "pandemonium_probe";
 /// The program that runs a benchmark of phases.
@@ -31,12 +31,14 @@ pub struct Assets {
     pub scheduler: PathBuf,
     /// Folder of the console logs, kept after the run.
     pub logs: PathBuf,
+    /// A disk for every boot.
+    pub disk: Option<PathBuf>,
     /// Further files for the initramfs: names in the guest, and paths here.
     more: Vec<(String, PathBuf)>,
     /// A C compiler for the initramfs.
     compiler: Option<Program>,
     /// Folder of this run's initramfs, removed with it.
-    scratch: PathBuf,
+    pub scratch: PathBuf,
 }
 
 impl Assets {
@@ -57,7 +59,16 @@ impl Assets {
         remove_abandoned(&logs);
         let scratch = logs.join(format!("{SCRATCH}{}", std::process::id()));
         fs::create_dir_all(&scratch).with_context(|| format!("creating {}", scratch.display()))?;
-        Ok(Assets { cache, qemu, scheduler, logs, more: Vec::new(), compiler: None, scratch })
+        Ok(Assets {
+            cache,
+            qemu,
+            scheduler,
+            logs,
+            disk: None,
+            more: Vec::new(),
+            compiler: None,
+            scratch,
+        })
     }
 
     pub fn scheduler_name(&self) -> Result<String> {
@@ -155,7 +166,7 @@ pub fn fetch_programs(cache: &Cache) -> Result<()> {
 }
 
 /// Another program of the workspace, which cargo builds into the same folder.
-fn built(name: &str) -> Result<Option<PathBuf>> {
+pub fn built(name: &str) -> Result<Option<PathBuf>> {
     let program = std::env::current_exe().context("looking for this program")?;
     let path = program.with_file_name(name);
     Ok(path.is_file().then_some(path))

@@ -8,6 +8,7 @@ mod check;
 mod classes;
 mod control;
 mod demo;
+pub mod distribution;
 mod domain;
 mod errors;
 mod fast_path;
@@ -60,7 +61,7 @@ pub const SUITE: &[&[Scenario]] = &[
 
 /// Scenarios that run only by name.
 pub const APART: &[Scenario] =
-    &[demo::DEMO, bars::BARS, lab::LAB, lifecycle::KERNEL_CHECK, hotplug::HOTPLUG_100];
+    &[demo::DEMO, distribution::DISTRIBUTION, bars::BARS, lab::LAB, lifecycle::KERNEL_CHECK, hotplug::HOTPLUG_100];
 
 /// Every scenario of the suite, the cheapest first.
 pub fn suite() -> impl Iterator<Item = &'static Scenario> {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! One boot of a whole Debian with the scheduler's package beside it, and the log of what was done
+//! there.
+
+use super::cli::DistributionArguments;
+use super::runner::{Boot, Outcome};
+use super::{assets, command, debian, progress};
+use crate::guest::distribution::BROUGHT_IN_INITRAMFS;
+use crate::protocol::{Message, Mode};
+use crate::scenarios;
+use crate::scenarios::distribution::{EARLIER, PACKAGE};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// Beside the scheduler that is installed, the guest needs no more than a desktop of two CPUs.
+const CPUS: u32 = 2;
+/// What sorts before every version of the same number.
+const EARLIER_SUFFIX: &str = "~earlier";
+
+/// Returns whether all of it passed.
+pub fn run(arguments: &DistributionArguments) -> Result<bool> {
+    let start = Instant::now();
+    let (mut assets, kernel) = arguments.subject.find()?;
+    let package = &arguments.package;
+    ensure!(
+        package.is_file(),
+        "there is no package {}: build it with `make deb`",
+        package.display()
+    );
+    assets.disk = Some(debian::disk(&assets.cache)?);
+    let earlier = earlier_version(package, &assets.scratch)?;
+    let mut brought = vec![(PACKAGE, package.clone()), (EARLIER, earlier)];
+    brought.extend(assets::built(assets::LAB)?.map(|lab| ("pandemonium_lab", lab)));
+    let inside = |name: &str| format!("{BROUGHT_IN_INITRAMFS}/{name}");
+    assets.add(brought.into_iter().map(|(name, path)| (inside(name), path)).collect(), None);
+
+    let scenario = scenarios::find("distribution").context("the scenario of the distribution")?;
+    let boot = Boot {
+        assets: &assets,
+        kernel: &kernel,
+        scenario,
+        cpus: CPUS,
+        mode: Mode::Fast,
+        detail: "",
+        limit_s: scenario.limit_s,
+    };
+    println!("Booting Debian with Linux {} and {CPUS} virtual CPUs in QEMU.", kernel.name);
+    let outcome = boot.run(&mut |message| match message {
+        Message::Note { text } => progress::line(text),
+        Message::Telemetry { line } => progress::line(&format!("    {line}")),
+        _ => {}
+    })?;
+    println!("{} in {} s", outcome.name(), start.elapsed().as_secs());
+    if outcome != Outcome::Passed {
+        println!("{}", outcome.reason());
+        println!("The kernel's console: {}", boot.console_path().display());
+    }
+    Ok(outcome == Outcome::Passed)
+}
+
+/// The same package with a version that comes before its own.
+fn earlier_version(package: &Path, scratch: &Path) -> Result<PathBuf> {
+    let root = scratch.join("earlier");
+    command::output(Command::new("dpkg-deb").arg("-R").arg(package).arg(&root))?;
+    let control = root.join("DEBIAN/control");
+    let text = fs::read_to_string(&control).context("reading the package's control file")?;
+    let line = text.lines().find(|line| line.starts_with("Version: "));
+    let line = line.context("the package has no version")?;
+    fs::write(&control, text.replace(line, &format!("{line}{EARLIER_SUFFIX}")))
+        .context("writing the earlier version")?;
+    let earlier = scratch.join(EARLIER);
+    command::output(
+        Command::new("dpkg-deb").arg("--root-owner-group").arg("-b").arg(&root).arg(&earlier),
+    )?;
+    Ok(earlier)
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Installation, upgrade, removal and purge, with apt and from a file.
+
+use super::machine::{UNIT, main_pid, new_files, property, run, shell, wait_for};
+use super::service::{self, PROCDB};
+use super::{EARLIER, PACKAGE, brought};
+use crate::guest::{Guest, kernel, report};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+const NAME: &str = "scx-pandemonium-user";
+/// Bytes that may be installed.
+const BYTES_MAX: u64 = 12_000_000;
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// The version that is installed.
+fn version() -> Result<String> {
+    shell(&format!("dpkg-query --show --showformat='${{Version}}' {NAME}"))
+}
+
+fn version_of(package: &str) -> Result<String> {
+    let path = brought(package);
+    Ok(shell(&format!("dpkg-deb --field {} Version", path.display()))?.trim().to_owned())
+}
+
+/// The command of the guide, beside a package that `make deb` would have built.
+fn from_file(package: &str) -> Result<()> {
+    let folder = brought("built");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(folder.join("target/deb")).context("a folder for the package")?;
+    fs::copy(brought(package), folder.join("target/deb").join(package))
+        .context("copying the package")?;
+    shell(&format!("cd {} && sudo apt install ./target/deb/*.deb", folder.display())).map(drop)
+}
+
+/// One command; nothing is started by it.
+pub fn install(_: &Guest) -> Result<()> {
+    from_file(EARLIER)?;
+    ensure!(version()? == version_of(EARLIER)?, "{} is installed", version()?);
+    for state in ["is-enabled", "is-active"] {
+        let answer = run(&format!("systemctl {state} {UNIT}"))?;
+        ensure!(answer.code != Some(0), "an installation left it {}", answer.output);
+    }
+    ensure!(kernel::sched_ext_state()? == "disabled", "an installation loaded a scheduler");
+    inspect()
+}
+
+/// Every file has the size and the rights that it should have, and does what it is for.
+fn inspect() -> Result<()> {
+    let files = shell(&format!("dpkg --listfiles {NAME}"))?;
+    let mut bytes = 0;
+    for file in files.lines().map(Path::new) {
+        let about = fs::symlink_metadata(file).with_context(|| format!("{}", file.display()))?;
+        if about.is_file() {
+            bytes += about.len();
+            report::telemetry(format!("{:>9} {}", about.len(), file.display()));
+        }
+    }
+    report::note(format!("{:.2} MB are installed", bytes as f64 / 1e6));
+    ensure!(bytes <= BYTES_MAX, "{bytes} bytes are installed, more than {BYTES_MAX}");
+    let programs = files.lines().filter_map(|file| file.strip_prefix("/usr/bin/"));
+    for program in programs {
+        shell(&format!("{program} --version"))?;
+        let page = shell(&format!("man --no-hyphenation {program}"))?;
+        ensure!(page.contains(program), "the manual page of {program} is of something else");
+    }
+    shell(&format!("dpkg --verify {NAME}"))?;
+    shell("bash -n /usr/share/bash-completion/completions/scx_pandemonium_user")?;
+    shell("systemd-analyze verify /usr/lib/systemd/system/scx_pandemonium_user.service").map(drop)
+}
+
+/// The scheduler that runs is replaced by the new one, and knows what the old one has learned.
+pub fn upgrade(_: &Guest) -> Result<()> {
+    service::expect_in_charge()?;
+    let (before, learned) = (main_pid()?, service::learned()?);
+    ensure!(!learned.is_empty(), "nothing was learned before the upgrade");
+    from_file(PACKAGE)?;
+    ensure!(version()? == version_of(PACKAGE)?, "{} is installed", version()?);
+    wait_for("another main process", START_LIMIT, || {
+        Ok(property(UNIT, "ActiveState")? == "active" && main_pid()? != before)
+    })?;
+    service::expect_in_charge()?;
+    let enabled = property(UNIT, "UnitFileState")?;
+    ensure!(enabled == "enabled", "after the upgrade the unit is {enabled}");
+    let known = service::learned()?;
+    let lost = learned.iter().find(|name| !known.contains(*name));
+    ensure!(lost.is_none(), "the upgrade lost what was learned of {lost:?}");
+    report::note(format!("{} programs are known before and after the upgrade", learned.len()));
+    Ok(())
+}
+
+/// The scheduler stops, and what was learned stays.
+pub fn remove(_: &Guest) -> Result<()> {
+    shell(&format!("systemctl start {UNIT}"))?;
+    service::expect_in_charge()?;
+    shell(&format!("sudo apt-get remove --yes {NAME}"))?;
+    kernel::wait_for_state("disabled", START_LIMIT)?;
+    ensure!(Path::new(PROCDB).exists(), "a removal deleted what was learned");
+    let rest = new_files()?;
+    let strange: Vec<&String> = rest
+        .iter()
+        .filter(|file| !file.starts_with("/var/lib/scx_pandemonium_user"))
+        // With this link `systemctl enable` has enabled the unit; so has every other package.
+        .filter(|file| !file.starts_with("/etc/systemd/system/multi-user.target.wants"))
+        .filter(|file| !file.starts_with("/run/scx"))
+        .collect();
+    ensure!(strange.is_empty(), "a removal left {strange:?}");
+    Ok(())
+}
+
+/// Nothing is left.
+pub fn purge(_: &Guest) -> Result<()> {
+    shell(&format!("sudo apt-get purge --yes {NAME}"))?;
+    let known = run(&format!("dpkg-query --show {NAME}"))?;
+    ensure!(known.code != Some(0), "dpkg still knows {}", known.output);
+    let rest = new_files()?;
+    ensure!(rest.is_empty(), "left behind: {rest:?}");
+    let unit = property(UNIT, "LoadState")?;
+    ensure!(unit == "not-found", "systemd still knows the unit: {unit}");
+    Ok(())
+}
