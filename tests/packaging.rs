@@ -254,7 +254,11 @@ fn a_debian_package_is_installed_and_purged_without_a_rest() {
     let wants = root.0.join("etc/systemd/system/multi-user.target.wants");
     fs::create_dir_all(&wants).expect("what systemctl enable leaves");
     fs::write(wants.join("scx_pandemonium_user.service"), "").expect("the link");
+    let running = root.0.join("run/scx/root");
+    fs::create_dir_all(&running).expect("what a run leaves");
+    fs::write(running.join("scx_pandemonium_user.lock"), "").expect("the lock of an instance");
     dpkg("--remove", Path::new("scx-pandemonium-user"));
+    assert!(!root.0.join("run/scx").exists(), "the folder of the lock is left");
     assert!(learned.join("procdb.bin").exists(), "removing is not purging");
     dpkg("--purge", Path::new("scx-pandemonium-user"));
     let rest: Vec<String> = root.files().into_keys().collect();

@@ -3,6 +3,7 @@
 //! One boot of a whole Debian with the scheduler's package beside it, and the log of what was done
 //! there.
 
+use super::cache::Cache;
 use super::cli::DistributionArguments;
 use super::runner::{Boot, Outcome};
 use super::{assets, command, debian, progress};
@@ -24,14 +25,16 @@ const EARLIER_SUFFIX: &str = "~earlier";
 /// Returns whether all of it passed.
 pub fn run(arguments: &DistributionArguments) -> Result<bool> {
     let start = Instant::now();
-    let (mut assets, kernel) = arguments.subject.find()?;
     let package = &arguments.package;
     ensure!(
         package.is_file(),
         "there is no package {}: build it with `make deb`",
         package.display()
     );
-    assets.disk = Some(debian::disk(&assets.cache)?);
+    // First: the only part that may need root.
+    let disk = debian::disk(&Cache::open()?)?;
+    let (mut assets, kernel) = arguments.subject.find()?;
+    assets.disk = Some(disk);
     let earlier = earlier_version(package, &assets.scratch)?;
     let mut brought = vec![(PACKAGE, package.clone()), (EARLIER, earlier)];
     brought.extend(assets::built(assets::LAB)?.map(|lab| ("pandemonium_lab", lab)));

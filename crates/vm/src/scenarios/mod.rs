@@ -60,8 +60,14 @@ pub const SUITE: &[&[Scenario]] = &[
 ];
 
 /// Scenarios that run only by name.
-pub const APART: &[Scenario] =
-    &[demo::DEMO, distribution::DISTRIBUTION, bars::BARS, lab::LAB, lifecycle::KERNEL_CHECK, hotplug::HOTPLUG_100];
+pub const APART: &[Scenario] = &[
+    demo::DEMO,
+    distribution::DISTRIBUTION,
+    bars::BARS,
+    lab::LAB,
+    lifecycle::KERNEL_CHECK,
+    hotplug::HOTPLUG_100,
+];
 
 /// Every scenario of the suite, the cheapest first.
 pub fn suite() -> impl Iterator<Item = &'static Scenario> {

@@ -114,11 +114,14 @@ pub fn reboot() -> Result<()> {
     bail!("the machine did not reboot in {} s", REBOOT_LIMIT.as_secs())
 }
 
-/// The files that were not there before the installation, without those of the system itself.
-pub fn new_files() -> Result<Vec<String>> {
+/// The files that were not there before the installation, and those that are not there any more,
+/// without those of the system itself.
+pub fn changed_files() -> Result<(Vec<String>, Vec<String>)> {
     let before = fs::read_to_string("/var/tmp/vm-files-before").context("the list of files")?;
-    let before: BTreeSet<&str> = before.lines().collect();
-    Ok(files()?.into_iter().filter(|file| !before.contains(file.as_str())).collect())
+    let before: BTreeSet<String> = before.lines().map(str::to_owned).collect();
+    let now = files()?;
+    let without = |all: &BTreeSet<String>, others| all.difference(others).cloned().collect();
+    Ok((without(&now, &before), without(&before, &now)))
 }
 
 /// Every file and folder of the disk that is not the system's own, and those in `/run` and `/tmp`
@@ -127,7 +130,8 @@ fn files() -> Result<BTreeSet<String>> {
     let mut files = BTreeSet::new();
     let disk = fs::metadata("/").context("looking at the disk")?.dev();
     collect(Path::new("/"), disk, &mut files)?;
-    let ours = shell("find /run /tmp /dev/shm /sys/fs/bpf -name '*pandemonium*' -o -path '/run/scx*'")?;
+    let ours =
+        shell("find /run /tmp /dev/shm /sys/fs/bpf -name '*pandemonium*' -o -path '/run/scx*'")?;
     files.extend(ours.lines().filter(|line| !line.starts_with("/run/vm")).map(str::to_owned));
     Ok(files)
 }

@@ -27,7 +27,7 @@ pub const DISTRIBUTION: Scenario = Scenario {
     name: "distribution",
     about: "a user installs the package on a Debian, checks, enables, uses, upgrades, suspends, \
         reboots, removes and purges it; nothing is left behind",
-    limit_s: 1_500,
+    limit_s: 3_600,
     distribution: true,
     run,
     ..USUAL

@@ -2,7 +2,7 @@
 
 //! Installation, upgrade, removal and purge, with apt and from a file.
 
-use super::machine::{UNIT, main_pid, new_files, property, run, shell, wait_for};
+use super::machine::{UNIT, changed_files, main_pid, property, run, shell, wait_for};
 use super::service::{self, PROCDB};
 use super::{EARLIER, PACKAGE, brought};
 use crate::guest::{Guest, kernel, report};
@@ -14,7 +14,7 @@ use std::time::Duration;
 const NAME: &str = "scx-pandemonium-user";
 /// Bytes that may be installed.
 const BYTES_MAX: u64 = 12_000_000;
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_secs(150);
 
 /// The version that is installed.
 fn version() -> Result<String> {
@@ -64,8 +64,8 @@ fn inspect() -> Result<()> {
     let programs = files.lines().filter_map(|file| file.strip_prefix("/usr/bin/"));
     for program in programs {
         shell(&format!("{program} --version"))?;
-        let page = shell(&format!("man --no-hyphenation {program}"))?;
-        ensure!(page.contains(program), "the manual page of {program} is of something else");
+        let page = shell(&format!("man --where {program}"))?;
+        ensure!(page.contains(program), "the manual page of {program} is {page}");
     }
     shell(&format!("dpkg --verify {NAME}"))?;
     shell("bash -n /usr/share/bash-completion/completions/scx_pandemonium_user")?;
@@ -99,7 +99,7 @@ pub fn remove(_: &Guest) -> Result<()> {
     shell(&format!("sudo apt-get remove --yes {NAME}"))?;
     kernel::wait_for_state("disabled", START_LIMIT)?;
     ensure!(Path::new(PROCDB).exists(), "a removal deleted what was learned");
-    let rest = new_files()?;
+    let (rest, _) = changed_files()?;
     let strange: Vec<&String> = rest
         .iter()
         .filter(|file| !file.starts_with("/var/lib/scx_pandemonium_user"))
@@ -116,8 +116,9 @@ pub fn purge(_: &Guest) -> Result<()> {
     shell(&format!("sudo apt-get purge --yes {NAME}"))?;
     let known = run(&format!("dpkg-query --show {NAME}"))?;
     ensure!(known.code != Some(0), "dpkg still knows {}", known.output);
-    let rest = new_files()?;
+    let (rest, missing) = changed_files()?;
     ensure!(rest.is_empty(), "left behind: {rest:?}");
+    ensure!(missing.is_empty(), "removed, and not ours: {missing:?}");
     let unit = property(UNIT, "LoadState")?;
     ensure!(unit == "not-found", "systemd still knows the unit: {unit}");
     Ok(())
