@@ -34,8 +34,8 @@ deb: setup
 	cargo build --release --workspace
 	packaging/deb $(TARGET)/release $(TARGET)/deb
 
-# A user's way with that package, from the installation to the purge, on a whole Debian with systemd
-# in QEMU (some minutes). Once, root installs that Debian into the cache.
+# That package, installed and used on a whole Debian with systemd in QEMU (some minutes). Once, root
+# installs that Debian into the cache.
 distribution: deb
 	.ci/setup distribution
 	lintian --fail-on error,warning --allow-root $(PACKAGE)

@@ -38,7 +38,7 @@ const UNIT: &str = "[Unit]\nDescription=Agent of the virtual machine\n\
 pub fn enter() -> Result<Infallible> {
     let start = Instant::now();
     while !Path::new(DISK).exists() {
-        ensure!(start.elapsed() < DISK_LIMIT, "the kernel shows no disk {DISK}");
+        ensure!(start.elapsed() < DISK_LIMIT, "no disk {DISK}: `pandemonium_vm distribution` adds one");
         std::thread::sleep(GLANCE);
     }
     fs::create_dir_all(NEW_ROOT).context("creating the new root")?;

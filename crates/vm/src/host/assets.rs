@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The program that replays recordings, for the scenario `record`.
-pub const LAB: &str = "pandemonium_lab";
+const LAB: &str = "pandemonium_lab";
 /// The program that measures one phase.
 const PROBE: &str = "pandemonium_probe";
 /// The program that runs a benchmark of phases.
@@ -38,7 +38,7 @@ pub struct Assets {
     /// A C compiler for the initramfs.
     compiler: Option<Program>,
     /// Folder of this run's initramfs, removed with it.
-    pub scratch: PathBuf,
+    scratch: PathBuf,
 }
 
 impl Assets {
@@ -166,7 +166,7 @@ pub fn fetch_programs(cache: &Cache) -> Result<()> {
 }
 
 /// Another program of the workspace, which cargo builds into the same folder.
-pub fn built(name: &str) -> Result<Option<PathBuf>> {
+fn built(name: &str) -> Result<Option<PathBuf>> {
     let program = std::env::current_exe().context("looking for this program")?;
     let path = program.with_file_name(name);
     Ok(path.is_file().then_some(path))

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The unit: started, loaded, read, restarted, killed and stopped, as systemd does and sees it.
+//! The unit: started, loaded, read, restarted and killed, as systemd sees it.
 
 use super::machine::{UNIT, main_pid, property, run, shell, tail, wait_for, worker_pid};
 use crate::guest::statistics::Statistics;
 use crate::guest::{Guest, kernel, report};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use std::collections::BTreeSet;
-use std::fs;
-use std::thread::sleep;
 use std::time::Duration;
 
-pub const PROCDB: &str = "/var/lib/scx_pandemonium_user/procdb.bin";
 const OPS: &str = "pandemonium_user";
 /// From the command of systemctl to the scheduler in charge.
 const START_LIMIT: Duration = Duration::from_secs(150);
@@ -49,16 +45,6 @@ pub fn enable(_: &Guest) -> Result<()> {
     expect_in_charge()
 }
 
-/// After the guide's removal: starts the unit for the steps that follow, and has it learn and save.
-pub fn enable_again() -> Result<()> {
-    shell(&format!("systemctl reset-failed {UNIT}; systemctl enable --now {UNIT}"))?;
-    wait_for_charge()?;
-    // The worker passes on what it has learned every ten seconds.
-    let sleeper = "for i in $(seq 400); do sleep 0.03; done";
-    shell(&format!("{sleeper} && systemctl restart {UNIT}"))?;
-    expect_in_charge()
-}
-
 fn wait_for_charge() -> Result<Duration> {
     wait_for("sched_ext enabled", START_LIMIT, || {
         let failed = property(UNIT, "ActiveState")? == "failed";
@@ -72,7 +58,7 @@ fn wait_for_charge() -> Result<Duration> {
 }
 
 /// The unit is active, the kernel runs its scheduler, and that answers.
-pub fn expect_in_charge() -> Result<()> {
+fn expect_in_charge() -> Result<()> {
     wait_for_charge()?;
     let active = property(UNIT, "ActiveState")?;
     ensure!(active == "active", "sched_ext is enabled, and the unit is {active}");
@@ -172,64 +158,4 @@ fn killed(pid: u32, failures_before: usize) -> Result<()> {
     let expected = (failures_before + 1).to_string();
     ensure!(restarts == expected, "systemd counts {restarts} restarts, not {expected}");
     expect_in_charge()
-}
-
-/// The names of the programs that are known. The scheduler writes them when it ends.
-pub fn learned() -> Result<BTreeSet<String>> {
-    let text = shell("scx_pandemonium_user procdb export")?;
-    let json: Value = serde_json::from_str(&text).context("the export is JSON")?;
-    let mut names = BTreeSet::new();
-    collect_names(&json, &mut names);
-    Ok(names)
-}
-
-fn collect_names(json: &Value, names: &mut BTreeSet<String>) {
-    match json {
-        Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
-        Value::Object(fields) => {
-            names.extend(fields.get("name").and_then(Value::as_str).map(str::to_owned));
-            fields.values().for_each(|field| collect_names(field, names));
-        }
-        _ => {}
-    }
-}
-
-/// Nothing but the link of `systemctl enable` has started it.
-pub fn started(_: &Guest) -> Result<()> {
-    expect_in_charge()?;
-    let boot = shell("systemctl is-system-running --wait || true")?;
-    report::note(format!("after the reboot: {}", boot.trim()));
-    ensure!(!learned()?.is_empty(), "what was learned is gone with the reboot");
-    Ok(())
-}
-
-/// The file that all sched_ext schedulers share.
-pub fn flags(_: &Guest) -> Result<()> {
-    const FILE: &str = "/etc/default/scx";
-    let with = |text: &str| -> Result<String> {
-        fs::write(FILE, text).context("writing the flags")?;
-        shell(&format!("sudo systemctl restart {UNIT}"))?;
-        expect_in_charge()?;
-        let line = fs::read(format!("/proc/{}/cmdline", main_pid()?)).context("its arguments")?;
-        Ok(String::from_utf8_lossy(&line).replace('\0', " ").trim().to_owned())
-    };
-    let ours = with("SCX_SCHEDULER=scx_pandemonium_user\nSCX_FLAGS='--low-power --stats 60'\n")?;
-    ensure!(ours.ends_with("scx_pandemonium_user --low-power --stats 60"), "it runs as {ours}");
-    let others = with("SCX_SCHEDULER=scx_cosmos\nSCX_FLAGS='--low-power'\n")?;
-    ensure!(others.ends_with("scx_pandemonium_user"), "with flags of another: {others}");
-    fs::remove_file(FILE).context("removing the flags")
-}
-
-pub fn stop(_: &Guest) -> Result<()> {
-    shell(&format!("sudo systemctl stop {UNIT}"))?;
-    kernel::wait_for_state("disabled", Duration::from_secs(1))?;
-    let result = property(UNIT, "Result")?;
-    let code = property(UNIT, "ExecMainStatus")?;
-    ensure!(result == "success" && code == "0", "the unit ended with {result}, exit code {code}");
-    // Nothing starts it again.
-    sleep(Duration::from_secs(3));
-    let active = property(UNIT, "ActiveState")?;
-    ensure!(active == "inactive", "after the stop the unit is {active}");
-    ensure!(fs::exists(PROCDB)?, "the stop saved nothing");
-    Ok(())
 }
