@@ -14,8 +14,18 @@ use anyhow::{Context, Result};
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
-/// Runs as PID 1. It never returns, because the kernel would panic.
+/// Whether this process belongs to the guest: it is PID 1, or systemd has started it.
+pub fn is_wanted() -> bool {
+    let asked = std::env::args_os().nth(1).is_some_and(|word| word == distribution::AGENT);
+    std::process::id() == 1 || asked
+}
+
+/// Runs as PID 1 or as a service. It never returns, because the kernel would panic.
 pub fn main() -> ExitCode {
+    if std::process::id() == 1 { be_first() } else { serve() }
+}
+
+fn be_first() -> ExitCode {
     if let Err(error) = boot::mount_everything() {
         // Without /dev there is no port to report on, only the console.
         eprintln!("vm guest: {error:#}");
@@ -42,7 +52,7 @@ pub fn main() -> ExitCode {
 }
 
 /// Runs as a service of systemd. It ends the machine at once: the disk is thrown away.
-pub fn serve() -> ExitCode {
+fn serve() -> ExitCode {
     agent();
     boot::power_off()
 }

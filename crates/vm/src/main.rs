@@ -24,12 +24,5 @@ mod scenarios;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let first_argument = std::env::args_os().nth(1);
-    match std::process::id() {
-        1 => agent::main(),
-        _ if first_argument.is_some_and(|word| word == guest::distribution::AGENT) => {
-            agent::serve()
-        }
-        _ => host::main(),
-    }
+    if agent::is_wanted() { agent::main() } else { host::main() }
 }

@@ -38,7 +38,8 @@ const UNIT: &str = "[Unit]\nDescription=Agent of the virtual machine\n\
 pub fn enter() -> Result<Infallible> {
     let start = Instant::now();
     while !Path::new(DISK).exists() {
-        ensure!(start.elapsed() < DISK_LIMIT, "no disk {DISK}: `pandemonium_vm distribution` adds one");
+        let waits = start.elapsed() < DISK_LIMIT;
+        ensure!(waits, "no disk {DISK}: `pandemonium_vm distribution` adds one");
         std::thread::sleep(GLANCE);
     }
     fs::create_dir_all(NEW_ROOT).context("creating the new root")?;

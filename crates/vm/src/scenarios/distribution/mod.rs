@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a user does with the package, on a whole Debian, and what systemd does with a scheduler that
-//! crashes.
+//! What a user does with the package, on a whole Debian, and what systemd does with a scheduler
+//! that crashes.
 //!
 //! The steps build on each other, so the first one that fails ends the scenario.
 
@@ -20,8 +20,8 @@ pub const PACKAGE: &str = "package.deb";
 
 pub const DISTRIBUTION: Scenario = Scenario {
     name: "distribution",
-    about: "a user installs the package on a Debian, checks, enables and uses it; systemd starts it \
-        again, later and later, when it is killed",
+    about: "a user installs the package on a Debian, checks, enables and uses it; systemd starts \
+        it again, later and later, when it is killed",
     limit_s: 3_600,
     distribution: true,
     run,
