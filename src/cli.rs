@@ -443,7 +443,8 @@ pub mod tests {
     #[test]
     fn the_flags_for_scx_loader_are_options() {
         let patch = include_str!("../docs/upstream.md").split("# A patch for scx_loader").nth(1);
-        let arms = patch.expect("its section").lines().filter(|line| line.contains("SchedMode::"));
+        let added = patch.expect("its section").lines().filter(|line| line.starts_with("+ "));
+        let arms = added.filter(|line| line.contains("SchedMode::"));
         let flags = arms.filter_map(|line| line.split("vec![").nth(1)?.split(']').next());
         let flags: Vec<Vec<&str>> = flags
             .map(|flags| flags.split(", ").map(|flag| flag.trim_matches('"')).collect())
