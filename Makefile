@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 
-.PHONY: run test fuzz test-kernels bench lab probe dist package check setup build install uninstall deb
+.PHONY: run test fuzz test-kernels bench lab probe dist package check setup build install uninstall deb \
+	distribution
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 PREFIX = /usr/local
 FUZZ_SECONDS = 30
+PACKAGE = $(TARGET)/deb/scx-pandemonium-user_*.deb
 VM = $(TARGET)/release/pandemonium_vm
 PROGRAMS = scx_pandemonium_user pandemonium_bench pandemonium_lab pandemonium_probe pandemonium_vm
 
@@ -38,6 +40,13 @@ deb: setup
 	.ci/setup deb
 	cargo build --release --workspace
 	packaging/deb $(TARGET)/release $(TARGET)/deb
+
+# That package, installed and used on a whole Debian with systemd in QEMU (some minutes). Once, root
+# installs that Debian into the cache.
+distribution: deb
+	.ci/setup distribution
+	lintian --fail-on error,warning --allow-root $(PACKAGE)
+	$(VM) distribution $(PACKAGE)
 
 # The same scenarios on Linux 6.12, built from source once (about 10 minutes on two cores).
 test-kernels: setup

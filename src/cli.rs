@@ -507,10 +507,32 @@ pub mod tests {
         assert!(script.contains("procdb") && manual.contains("tune"));
     }
 
+    /// The patch gives scx_loader the flags of each mode.
+    #[test]
+    fn the_flags_for_scx_loader_are_options() {
+        let patch = include_str!("../docs/upstream.md").split("# A patch for scx_loader").nth(1);
+        let added = patch.expect("its section").lines().filter(|line| line.starts_with("+ "));
+        let arms = added.filter(|line| line.contains("SchedMode::"));
+        let flags = arms.filter_map(|line| line.split("vec![").nth(1)?.split(']').next());
+        let flags: Vec<Vec<&str>> = flags
+            .map(|flags| flags.split(", ").map(|flag| flag.trim_matches('"')).collect())
+            .map(|flags: Vec<&str>| flags.into_iter().filter(|flag| !flag.is_empty()).collect())
+            .collect();
+        assert_eq!(flags.len(), 3, "{flags:?}");
+        assert_eq!(flags.iter().filter(|flags| !flags.is_empty()).count(), 2, "{flags:?}");
+        for flags in flags {
+            assert!(parse(&flags).is_ok_and(|options| options.check().is_ok()), "{flags:?}");
+        }
+    }
+
     /// `tests/operating.rs` runs those that only read.
     #[test]
     fn every_command_in_the_documents_is_a_command() {
-        let pages = [include_str!("../README.md"), include_str!("../docs/operating.md")];
+        let pages = [
+            include_str!("../README.md"),
+            include_str!("../docs/operating.md"),
+            include_str!("../docs/gaming.md"),
+        ];
         let mut count = 0;
         for line in pages.iter().flat_map(|page| page.lines()) {
             let line = line.split(" #").next().unwrap_or_default().trim();

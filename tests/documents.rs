@@ -99,6 +99,23 @@ fn missing_names(tree: &Tree) -> Vec<String> {
     })
 }
 
+/// A figure in a table for players is one of the lab's.
+fn unmeasured_figures(tree: &Tree) -> Vec<String> {
+    let results = tree.files.iter().find(|file| file.path == "docs/results.md");
+    let measured: BTreeSet<&str> =
+        results.map(|file| file.text.split('|').map(str::trim).collect()).unwrap_or_default();
+    let pages = tree.files.iter().filter(|file| file.path == "docs/gaming.md");
+    complain_of_lines(pages, |_, line| {
+        let cells = line.strip_prefix('|')?.split('|').skip(1).map(str::trim);
+        let mut figures = cells.filter(|cell| cell.starts_with(|c: char| c.is_ascii_digit()));
+        let other = figures.find(|figure| {
+            let first = |cell: &&str| cell.split(' ').next() == Some(figure);
+            !measured.iter().any(first)
+        })?;
+        Some(format!("{other} is not in docs/results.md"))
+    })
+}
+
 // ---- The tests --------------------------------------------------------------------------------
 
 #[test]
@@ -160,6 +177,16 @@ fn quoted_names_occur_in_sources() {
         missing_names,
         &[&[source, ("README.md", "`one_nam`")], &[source, ("docs/a.md", "`a(no_name)`")]],
         &[source, ("README.md", "`one_name()` no_name `own_`")],
+    );
+}
+
+#[test]
+fn figures_for_players_are_those_of_the_lab() {
+    let results = ("docs/results.md", "| wake p50, us | 20.6 | 64.4 \u{2212} |");
+    check(
+        unmeasured_figures,
+        &[&[results, ("docs/gaming.md", "| a wakeup | 20.6 | 64.5 |")]],
+        &[results, ("docs/gaming.md", "| a wakeup of 3 ms | 20.6 | 64.4 | – |\n7 ms")],
     );
 }
 

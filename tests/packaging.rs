@@ -100,6 +100,8 @@ fn what_is_installed_works_and_is_removed_without_a_rest() {
         ("usr/share/scx_pandemonium_user/rules/games.toml", 0o644),
         ("usr/lib/systemd/system/scx_pandemonium_user.service", 0o644),
         ("usr/share/man/man1/scx_pandemonium_user.1.gz", 0o644),
+        ("usr/share/man/man1/pandemonium_bench.1.gz", 0o644),
+        ("usr/share/man/man1/pandemonium_probe.1.gz", 0o644),
         ("usr/share/bash-completion/completions/scx_pandemonium_user", 0o644),
         ("usr/share/zsh/site-functions/_scx_pandemonium_user", 0o644),
         ("usr/share/fish/vendor_completions.d/scx_pandemonium_user.fish", 0o644),
@@ -257,7 +259,11 @@ fn a_debian_package_is_installed_and_purged_without_a_rest() {
     let wants = root.0.join("etc/systemd/system/multi-user.target.wants");
     fs::create_dir_all(&wants).expect("what systemctl enable leaves");
     fs::write(wants.join("scx_pandemonium_user.service"), "").expect("the link");
+    let running = root.0.join("run/scx/root");
+    fs::create_dir_all(&running).expect("what a run leaves");
+    fs::write(running.join("scx_pandemonium_user.lock"), "").expect("the lock of an instance");
     dpkg("--remove", Path::new("scx-pandemonium-user"));
+    assert!(!root.0.join("run/scx").exists(), "the folder of the lock is left");
     assert!(learned.join("procdb.bin").exists(), "removing is not purging");
     dpkg("--purge", Path::new("scx-pandemonium-user"));
     let rest: Vec<String> = root.files().into_keys().collect();

@@ -48,6 +48,7 @@ const LIST: &str = "list";
 #[derive(Parser)]
 #[command(
     name = "pandemonium_probe",
+    version,
     max_term_width = 100,
     after_help = phase_help(),
     arg_required_else_help = true

@@ -24,5 +24,5 @@ mod scenarios;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if std::process::id() == 1 { agent::main() } else { host::main() }
+    if agent::is_wanted() { agent::main() } else { host::main() }
 }

@@ -22,6 +22,8 @@ pub struct Scenario {
     pub exact: bool,
     /// Does not depend on the kernel, so one kernel is enough.
     pub once: bool,
+    /// Runs as a service of a whole Debian instead of beside a busybox, and is not in the suite.
+    pub distribution: bool,
     pub run: fn(&Guest) -> Result<()>,
 }
 
@@ -48,5 +50,6 @@ pub const USUAL: Scenario = Scenario {
     stress_ng: false,
     exact: false,
     once: false,
+    distribution: false,
     run: |_| Ok(()),
 };

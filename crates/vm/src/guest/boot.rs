@@ -30,7 +30,7 @@ pub fn mount_everything() -> Result<()> {
         // sysfs has its mount points and refuses new ones; if this fails for another reason,
         // mount() reports it.
         let _ = fs::create_dir_all(target);
-        let result = mount(source, target, kind);
+        let result = mount(source, target, kind, 0);
         if !OPTIONAL.contains(kind) {
             result?;
         }
@@ -38,16 +38,17 @@ pub fn mount_everything() -> Result<()> {
     Ok(())
 }
 
-fn mount(source: &str, target: &str, kind: &str) -> Result<()> {
+/// Mounts a file system, or, with `MS_MOVE`, moves one.
+pub fn mount(source: &str, target: &str, kind: &str, flags: libc::c_ulong) -> Result<()> {
     let [c_source, c_target, c_kind] = [source, target, kind]
         .map(|text| CString::new(text).expect("a constant without a zero byte"));
-    // SAFETY: three terminated strings that outlive the call, no options.
+    // SAFETY: three terminated strings that outlive the call, no data.
     let failed = unsafe {
-        libc::mount(c_source.as_ptr(), c_target.as_ptr(), c_kind.as_ptr(), 0, std::ptr::null())
+        libc::mount(c_source.as_ptr(), c_target.as_ptr(), c_kind.as_ptr(), flags, std::ptr::null())
     } != 0;
     if failed {
         return Err(std::io::Error::last_os_error())
-            .with_context(|| format!("mounting {kind} on {target}"));
+            .with_context(|| format!("mounting {source} on {target}"));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 
 mod autopsy;
 pub mod boot;
+pub mod distribution;
 pub mod kernel;
 pub mod metronome;
 pub mod quiet;

@@ -178,7 +178,7 @@ impl Apt {
 
 /// The machine's settings for downloads, such as proxies, without its hooks, which would change the
 /// machine.
-fn machine_transport() -> String {
+pub fn machine_transport() -> String {
     let dump = command::output(Command::new("apt-config").arg("dump")).unwrap_or_default();
     dump.lines()
         .filter(|line| line.starts_with("Acquire::"))

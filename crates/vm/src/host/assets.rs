@@ -31,6 +31,8 @@ pub struct Assets {
     pub scheduler: PathBuf,
     /// Folder of the console logs, kept after the run.
     pub logs: PathBuf,
+    /// A disk for every boot.
+    pub disk: Option<PathBuf>,
     /// Further files for the initramfs: names in the guest, and paths here.
     more: Vec<(String, PathBuf)>,
     /// A C compiler for the initramfs.
@@ -57,7 +59,16 @@ impl Assets {
         remove_abandoned(&logs);
         let scratch = logs.join(format!("{SCRATCH}{}", std::process::id()));
         fs::create_dir_all(&scratch).with_context(|| format!("creating {}", scratch.display()))?;
-        Ok(Assets { cache, qemu, scheduler, logs, more: Vec::new(), compiler: None, scratch })
+        Ok(Assets {
+            cache,
+            qemu,
+            scheduler,
+            logs,
+            disk: None,
+            more: Vec::new(),
+            compiler: None,
+            scratch,
+        })
     }
 
     pub fn scheduler_name(&self) -> Result<String> {

@@ -49,6 +49,8 @@ pub enum What {
     Suite(SuiteArguments),
     /// Show one load under the kernel's own scheduler and under this one (half a minute)
     Demo(Subject),
+    /// Install a package in a whole Debian and use it there as a user does (minutes)
+    Distribution(DistributionArguments),
     /// Measure the workloads of the bars under the kernel's own scheduler and under this one
     Bars(BarsArguments),
     /// Run `bench run` in exact mode, beside the kernel's own scheduler and others
@@ -124,6 +126,15 @@ impl Subject {
         };
         Ok((assets, kernel))
     }
+}
+
+#[derive(Args)]
+pub struct DistributionArguments {
+    /// The Debian package of the scheduler; `make deb` builds it
+    #[arg(value_name = "PACKAGE")]
+    pub package: PathBuf,
+    #[command(flatten)]
+    pub subject: Subject,
 }
 
 #[derive(Args)]

@@ -9,7 +9,9 @@ mod cache;
 mod cli;
 mod command;
 mod console;
+mod debian;
 mod demo;
+mod distribution;
 mod host_cpu;
 mod image;
 mod initramfs;
@@ -58,6 +60,7 @@ fn run(arguments: Arguments) -> Result<bool> {
     match what {
         What::Suite(arguments) => suite::run(&arguments),
         What::Demo(subject) => demo::run(&subject),
+        What::Distribution(arguments) => distribution::run(&arguments),
         What::Bars(arguments) => bars::run(&arguments),
         What::Lab(arguments) => lab::run(&arguments),
         What::BuildKernel => {

@@ -33,6 +33,9 @@ pub struct Machine<'a> {
     pub arguments: &'a str,
     /// Receives what the kernel prints.
     pub console: &'a Path,
+    /// A disk, for whose kind the kernels have a driver built in. What the guest writes to it is
+    /// gone afterwards.
+    pub disk: Option<&'a Path>,
 }
 
 impl Qemu {
@@ -68,6 +71,10 @@ impl Qemu {
         };
         command.args(["-cpu", "max", "-smp", &machine.cpus.to_string(), "-m", MEMORY]);
         command.args(["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
+        if let Some(disk) = machine.disk {
+            let drive = prefixed("if=none,id=disk,format=raw,snapshot=on,file=", disk);
+            command.arg("-drive").arg(drive).args(["-device", "nvme,serial=disk,drive=disk"]);
+        }
         command.arg("-serial").arg(prefixed("file:", machine.console)).args(["-serial", "stdio"]);
         command.arg("-kernel").arg(machine.kernel).arg("-initrd").arg(machine.initramfs);
         command.arg("-append").arg(kernel_arguments(machine));

@@ -170,6 +170,7 @@ impl Boot<'_> {
             mode: self.mode,
             arguments: &orders.to_arguments(),
             console,
+            disk: self.assets.disk.as_deref(),
         });
         let errors = File::create(errors).context("creating a file for QEMU's errors")?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);

@@ -8,6 +8,7 @@ mod check;
 mod classes;
 mod control;
 mod demo;
+pub mod distribution;
 mod domain;
 mod errors;
 mod fast_path;
@@ -63,6 +64,7 @@ pub const SUITE: &[&[Scenario]] = &[
 /// Scenarios that run only by name.
 pub const APART: &[Scenario] = &[
     demo::DEMO,
+    distribution::DISTRIBUTION,
     bars::BARS,
     lab::LAB,
     lifecycle::KERNEL_CHECK,
