@@ -8,6 +8,7 @@
 //! | [`preflight`] | whether this machine can load a scheduler, checked before loading one |
 //! | [`durable`] | files that a crash leaves either old or new, never half written |
 //! | [`program`] | finding and starting the other programs of this workspace |
+//! | [`trust`] | what root executes only if no other user could have written it |
 //! | [`mod@print`], [`usage`] | output to a terminal or a pipe |
 //!
 //! ```
@@ -33,6 +34,7 @@ pub mod failure;
 pub mod preflight;
 pub mod print;
 pub mod program;
+pub mod trust;
 pub mod usage;
 
 /// The version of the programs of this workspace, with the git commit and the target.
