@@ -57,6 +57,8 @@ mod libbpf_print;
 #[cfg(not(docsrs))]
 mod machine;
 #[cfg(not(docsrs))]
+mod memory;
+#[cfg(not(docsrs))]
 mod metrics;
 #[cfg(not(docsrs))]
 mod mutex;
@@ -64,6 +66,8 @@ mod mutex;
 mod observers;
 #[cfg(not(docsrs))]
 mod output;
+#[cfg(not(docsrs))]
+mod privileges;
 #[cfg(not(docsrs))]
 mod procdb_command;
 #[cfg(not(docsrs))]
@@ -157,8 +161,14 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     if let Some(command) = &options.command {
         match command {
             Command::Check(arguments) => return check::run(arguments),
-            Command::Tune(arguments) => tune::run(arguments)?,
-            Command::Explain(arguments) => explain::run(arguments)?,
+            Command::Tune(arguments) => {
+                privileges::ask();
+                tune::run(arguments)?;
+            }
+            Command::Explain(arguments) => {
+                privileges::ask();
+                explain::run(arguments)?;
+            }
             Command::Procdb(arguments) => procdb_command::run(arguments)?,
             Command::Bench(arguments) => {
                 return Err(program::become_program("pandemonium_bench", &arguments.words));
@@ -174,6 +184,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     } else if options.help_stats {
         stats::describe(&mut std::io::stdout()).map_err(Failure::internal)?;
     } else if let Some(seconds) = options.monitor {
+        privileges::ask();
         client::await_scheduler()?;
         stats::monitor(Duration::from_secs_f64(seconds)).map_err(Failure::internal)?;
     } else {

@@ -9,8 +9,9 @@ use super::fast_path::{self, Config, FastPath, Settings, State};
 use super::machine::Machine;
 use super::observers::Observers;
 use super::shared::Shared;
+use super::memory::{Ahead, TableMemory, Unused};
 use super::worker_counters::WorkerCounters;
-use super::{clock, libbpf_print, output, process, settings};
+use super::{clock, libbpf_print, memory, output, privileges, process, settings};
 use pandemonium_engine::Policy;
 use pandemonium_engine::Setup;
 use pandemonium_engine::knobs::{Table, Values};
@@ -22,6 +23,7 @@ use pandemonium_host::failure::Failure;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The exit code of a worker that the supervisor is to start again.
@@ -38,6 +40,7 @@ pub fn run(options: &Options, fd: RawFd) -> Result<ExitCode, Failure> {
     process::die_with_parent();
     process::raise_priority();
     process::disable_huge_pages();
+    memory::use_one_heap();
     let shared = Shared::adopt(fd)?;
     let machine = Machine::observe()?;
     let setup = settings::setup(options, &machine);
@@ -97,9 +100,17 @@ fn schedule(
     let loading = clock::now();
     let mut open_object = MaybeUninit::uninit();
     let libbpf_options = options.libbpf.clone().into_bpf_open_opts();
-    process::make_signal_thread_real_time();
+    let table_memory = TableMemory::of(policy.waiting());
+    let served = Arc::clone(&table_memory);
+    let helper = process::start_helper(move || served.serve()).map_err(Failure::internal)?;
+    let unused = Unused::set_aside(&table_memory);
     let mut port =
         KernelPort::load(&mut open_object, libbpf_options, &setup, fast, options.verbose)?;
+    unused.give_back(memory::for_dump(options.exit_dump_len));
+    if !privileges::schedule() {
+        output::warn("a thread of the scheduling process keeps privileges that it does not need");
+    }
+    let mut ahead = Ahead::of(table_memory, helper, policy.waiting());
     // Since the load the kernel reports a CPU that goes on- or offline. Before, it did not.
     if Machine::observe()?.online() != start.online {
         return Ok(ExitCode::from(RESTART));
@@ -110,7 +121,7 @@ fn schedule(
     process::populate_stack();
     process::block_signals();
     let mut counters = WorkerCounters::open(shared, loading, clock::now(), state);
-    rounds(&mut port, &mut *policy, &mut housekeeping, &mut observers, &mut counters);
+    rounds(&mut port, &mut *policy, &mut housekeeping, &mut observers, &mut counters, &mut ahead);
     let gap = counters.longest_gap(clock::now());
     housekeeping.publish_programs(&mut *policy);
     if let Some(learning) = policy.learning() {
@@ -179,6 +190,7 @@ fn rounds(
     housekeeping: &mut Housekeeping,
     observers: &mut Observers,
     counters: &mut WorkerCounters,
+    ahead: &mut Ahead,
 ) {
     while !port.ended() {
         housekeeping.delay_round();
@@ -197,6 +209,7 @@ fn rounds(
         counters.add(now, &done, waited);
         let waiting = most_urgent_waiting(policy);
         port.set(fast_path_settings(policy, waiting, now));
+        ahead.keep(policy.waiting());
         if counters.publish(now, port, policy, housekeeping.shared) {
             housekeeping.once_a_second(now, policy, observers);
         }

@@ -6,6 +6,7 @@
 mod autopsy;
 pub mod boot;
 pub mod kernel;
+pub mod memory;
 pub mod metronome;
 pub mod quiet;
 pub mod report;
