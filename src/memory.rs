@@ -66,7 +66,8 @@ impl Unused {
         unused
     }
 
-    /// Returns it to the kernel, and with it what loading has left. The backend has locked the rest.
+    /// Returns it to the kernel, and with it what loading has left. The backend has locked the
+    /// rest.
     /// `at_end` bytes remain for what is printed at the end.
     pub fn give_back(self, at_end: usize) {
         for range in &self.0 {

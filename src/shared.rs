@@ -259,9 +259,8 @@ impl Shared {
         let words = (self.bytes - size_of::<Layout>()) / size_of::<AtomicU64>();
         // SAFETY: the mapping has so many words after the layout, whose size is a multiple of a
         // word's. It lives as long as `self`, and any bytes are valid atomics.
-        (words > 0).then(|| unsafe {
-            std::slice::from_raw_parts(self.map.as_ptr().add(1).cast(), words)
-        })
+        (words > 0)
+            .then(|| unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(1).cast(), words) })
     }
 
     /// What a child process needs to find the memory: a descriptor that stays open, and the name

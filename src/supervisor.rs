@@ -45,9 +45,11 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let _instance = instance::take()?;
     let source = source(options, knobs, chosen)?;
     let recording = options.record.as_deref().map(record::create).transpose()?;
-    if preflight::missing_capabilities("/".as_ref(), &privileges::WISHED).len() > 0 {
-        output::warn("without CAP_SYS_NICE a start takes seconds on a busy machine, and signals \
-                      are handled late: `scx_pandemonium_user check`");
+    if !preflight::missing_capabilities("/".as_ref(), &privileges::WISHED).is_empty() {
+        output::warn(
+            "without CAP_SYS_NICE a start takes seconds on a busy machine, and signals \
+                      are handled late: `scx_pandemonium_user check`",
+        );
     }
     privileges::supervise(source.programs.is_foreign());
     let worker = Arc::new(WorkerProcess::default());

@@ -7,9 +7,9 @@ use super::backend::{BackendSetup, End, KernelPort, OpenObject};
 use super::cli::Options;
 use super::fast_path::{self, Config, FastPath, Settings, State};
 use super::machine::Machine;
+use super::memory::{Ahead, TableMemory, Unused};
 use super::observers::Observers;
 use super::shared::Shared;
-use super::memory::{Ahead, TableMemory, Unused};
 use super::worker_counters::WorkerCounters;
 use super::{clock, libbpf_print, memory, output, privileges, process, settings};
 use pandemonium_engine::Policy;
@@ -79,17 +79,7 @@ fn schedule(
         observers.learned(minute, &known);
     }
     libbpf_print::set(options.verbose);
-    let setup = BackendSetup {
-        name: process::scheduler_name(),
-        // The backend does not know of a domain or of --low-power: then the policy places every
-        // task.
-        builtin_idle: !options.full_user && !options.low_power && start.setup.domain.is_none(),
-        partial: options.partial,
-        numa_local: options.numa_local,
-        exit_dump_len: options.exit_dump_len,
-        slice_ns: policy.kernel_rules(clock::now()).idle_slice.as_nanos(),
-        domain: low_domain(start.setup),
-    };
+    let setup = backend_setup(options, start.setup, &*policy);
     let mut fast_objects = [const { MaybeUninit::uninit() }; fast_path::ATTEMPTS];
     let fast = load_fast_path(options, start, &mut fast_objects);
     let state = match &fast {
@@ -136,6 +126,20 @@ fn schedule(
             }
             Err(Failure::Ejected(with_gap(reason, gap)))
         }
+    }
+}
+
+fn backend_setup(options: &Options, setup: &Setup, policy: &dyn Policy) -> BackendSetup {
+    BackendSetup {
+        name: process::scheduler_name(),
+        // The backend does not know of a domain or of --low-power: then the policy places every
+        // task.
+        builtin_idle: !options.full_user && !options.low_power && setup.domain.is_none(),
+        partial: options.partial,
+        numa_local: options.numa_local,
+        exit_dump_len: options.exit_dump_len,
+        slice_ns: policy.kernel_rules(clock::now()).idle_slice.as_nanos(),
+        domain: low_domain(setup),
     }
 }
 

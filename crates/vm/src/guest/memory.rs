@@ -34,8 +34,7 @@ impl Memory {
 
     /// That of the worker, which is noted with the supervisor's.
     pub fn of_scheduler(scheduler: &Scheduler) -> Result<Memory> {
-        let (worker, supervisor) =
-            (Memory::of(scheduler.worker()?)?, Memory::of(scheduler.pid())?);
+        let (worker, supervisor) = (Memory::of(scheduler.worker()?)?, Memory::of(scheduler.pid())?);
         report::note(format!(
             "memory: the worker has {} KiB, {} of them locked, and had {} at most; the supervisor \
              has {}",

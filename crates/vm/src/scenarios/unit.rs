@@ -48,7 +48,7 @@ fn unit(guest: &Guest) -> Result<()> {
     let work = load.steps_in(Duration::from_secs(3));
     ensure!(work.iter().all(|&steps| steps > 0), "a hog makes no progress: {work:?}");
     drop(load);
-    // The worker drops capabilities before its first round, a moment after the kernel has loaded it.
+    // The worker drops capabilities before its first round, after the kernel has loaded it.
     let statistics = scheduler.statistics()?;
     expect_privileges(&scheduler, kept)?;
     let (health, fast_path) = (statistics.text("health")?, statistics.text("fast_path")?);
