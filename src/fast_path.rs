@@ -43,7 +43,7 @@ use fast_path_skel::{FastPathSkel, FastPathSkelBuilder, OpenFastPathSkel};
 
 /// Attempts to load the object, each without one more part.
 pub const ATTEMPTS: usize = Part::ALL.len();
-/// Rows of counters; see `FP_CPUS`.
+/// The highest number of CPUs; see `FP_CPUS`.
 const CPUS: usize = abi::fp_limits_FP_CPUS as usize;
 
 /// The loaded fast path.
@@ -53,10 +53,10 @@ pub struct FastPath<'obj> {
     skel: FastPathSkel<'obj>,
     missing: Parts,
     records: Records,
-    counters: Mapped<abi::fp_counters, CPUS>,
-    shared: Mapped<abi::fp_settings, 1>,
+    counters: Mapped<abi::fp_counters>,
+    shared: Mapped<abi::fp_settings>,
     settings: Settings,
-    cpus: Mapped<abi::fp_cpu, CPUS>,
+    cpus: Mapped<abi::fp_cpu>,
     news: News,
     /// Programs that were executed, by the news.
     execs: u64,
@@ -95,13 +95,13 @@ impl<'obj> FastPath<'obj> {
 
     /// Attaches the programs, and maps the shared memory.
     fn attach(mut skel: FastPathSkel<'obj>, mut missing: Parts, online: &CpuMask) -> Result<Self> {
-        let cpus = Mapped::new(&skel.maps.cpus)?;
+        let cpus = Mapped::new(&skel.maps.cpus, rows())?;
         mark_offline(&cpus, online);
         let links = attach(&mut skel, &mut missing);
         let fast = FastPath {
             records: Records::new(&skel.maps.tasks, &skel.maps.hints)?,
-            counters: Mapped::new(&skel.maps.counters)?,
-            shared: Mapped::new(&skel.maps.settings)?,
+            counters: Mapped::new(&skel.maps.counters, rows())?,
+            shared: Mapped::new(&skel.maps.settings, 1)?,
             settings: Settings::default(),
             cpus,
             news: News::open(&skel.maps.news)?,
@@ -172,7 +172,7 @@ impl<'obj> FastPath<'obj> {
     /// switched since the load is in neither.
     pub fn occupancy(&self) -> (CpuSet, CpuSet) {
         let (mut idle, mut busy) = (0, 0);
-        for cpu in 0..(*scx_utils::NR_CPU_IDS).min(u64::BITS as usize) {
+        for cpu in 0..self.cpus.len().min(u64::BITS as usize) {
             // SAFETY: points into the mapping; any bytes are valid integers. A record that changes
             // meanwhile costs a less than perfect choice.
             let record = unsafe { std::ptr::read_volatile(self.cpus.at(cpu)) };
@@ -225,7 +225,7 @@ impl<'obj> FastPath<'obj> {
         let mut sum = FastPathCounters::default();
         sum.add_stage(Stage::Received, &self.received);
         sum.add_stage(Stage::Decided, &self.decided);
-        for cpu in 0..(*scx_utils::NR_CPU_IDS).min(CPUS) {
+        for cpu in 0..self.counters.len() {
             // SAFETY: points into the mapping; any bytes are valid integers, and the kernel writes
             // each of them at once.
             let row = unsafe { &*self.counters.at(cpu) };
@@ -272,10 +272,15 @@ pub struct Settings {
     pub waiting: Option<Tier>,
 }
 
+/// Records by CPU that this machine needs: one for every CPU that it may ever have.
+fn rows() -> usize {
+    (*scx_utils::NR_CPU_IDS).clamp(1, CPUS)
+}
+
 /// Marks every CPU that is not online. Without the mark its record is that of an idle CPU: the
 /// first choice of every wakeup, with a DSQ that no CPU serves.
-fn mark_offline(cpus: &Mapped<abi::fp_cpu, CPUS>, online: &CpuMask) {
-    for cpu in (0..CPUS as i32).filter_map(CpuId::new).filter(|cpu| !online.contains(*cpu)) {
+fn mark_offline(cpus: &Mapped<abi::fp_cpu>, online: &CpuMask) {
+    for cpu in (0..cpus.len() as i32).filter_map(CpuId::new).filter(|cpu| !online.contains(*cpu)) {
         let record = cpus.at(cpu.as_raw() as usize);
         // SAFETY: points into the mapping, which no program writes before it is attached.
         unsafe { (&raw mut (*record).occupant).write_volatile(abi::fp_occupant_FP_OFFLINE) };
@@ -316,6 +321,9 @@ fn open<'obj>(
         // lower.
         let alone = 1 << 15 | cpu.as_raw() as u16;
         *l2 = Some(topology.place(cpu).l2).filter(|l2| *l2 != u16::MAX).unwrap_or(alone);
+    }
+    for map in [&mut open.maps.cpus, &mut open.maps.counters, &mut open.maps.rechecks] {
+        map.set_max_entries(rows() as u32)?;
     }
     constants.tick_ns = tick().as_nanos();
     constants.has_timers = !without.has(Part::Timers) && !config.broken.has(Part::Timers);

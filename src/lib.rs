@@ -63,6 +63,8 @@ mod libbpf_print;
 #[cfg(not(docsrs))]
 mod machine;
 #[cfg(not(docsrs))]
+mod memory;
+#[cfg(not(docsrs))]
 mod metrics;
 #[cfg(not(docsrs))]
 mod metrics_command;
@@ -74,6 +76,8 @@ mod mutex;
 mod observers;
 #[cfg(not(docsrs))]
 mod output;
+#[cfg(not(docsrs))]
+mod privileges;
 #[cfg(not(docsrs))]
 mod procdb_command;
 #[cfg(not(docsrs))]
@@ -179,10 +183,22 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     if let Some(command) = &options.command {
         match command {
             Command::Check(arguments) => return check::run(arguments),
-            Command::Tune(arguments) => tune::run(arguments)?,
-            Command::Explain(arguments) => explain::run(arguments)?,
-            Command::Top(arguments) => top::run(arguments)?,
-            Command::Metrics(arguments) => metrics_command::run(arguments)?,
+            Command::Tune(arguments) => {
+                privileges::ask();
+                tune::run(arguments)?;
+            }
+            Command::Explain(arguments) => {
+                privileges::ask();
+                explain::run(arguments)?;
+            }
+            Command::Top(arguments) => {
+                privileges::ask();
+                top::run(arguments)?;
+            }
+            Command::Metrics(arguments) => {
+                privileges::ask();
+                metrics_command::run(arguments)?;
+            }
             Command::Procdb(arguments) => procdb_command::run(arguments)?,
             Command::Rules(arguments) => rules_command::run(arguments)?,
             Command::Bench(arguments) => {
@@ -199,6 +215,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     } else if options.help_stats {
         stats::describe(&mut std::io::stdout()).map_err(Failure::internal)?;
     } else if let Some(seconds) = options.monitor {
+        privileges::ask();
         monitor::run(Duration::from_secs_f64(seconds))?;
     } else {
         return supervisor::run(options);

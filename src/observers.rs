@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn a_recording_has_everything_that_reaches_the_policy() {
-        let shared = Shared::with_ring().unwrap();
+        let shared = Shared::with_ring(1).unwrap();
         let mut observers = Observers::of(&shared);
         let setup = Setup::of_cpus(2);
         let mut policy = Pandemonium::new(&setup);

@@ -4,6 +4,7 @@
 //! scheduler does not schedule.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, Thread};
 use std::time::{Duration, Instant};
 
 /// The stack that is populated before the first round, so that no later call faults.
@@ -70,17 +71,21 @@ pub fn block_signals() {
     }
 }
 
-/// Makes the signal thread real-time as soon as it exists, so that this scheduler does not schedule
-/// it. As a SCHED_EXT task it would wait for the worker's decisions. If the worker's own thread is
-/// killed, no decision comes: the process could not exit, its scheduler would stay loaded, and
-/// every task would wait until the kernel's watchdog ejects the scheduler five seconds later.
-pub fn make_signal_thread_real_time() {
-    std::thread::spawn(|| {
+/// Starts a real-time thread that makes the signal thread real-time as soon as it exists, and then
+/// does its own `work`. So this scheduler schedules neither. As a SCHED_EXT task the signal thread
+/// would wait for the worker's decisions. If the worker's own thread is killed, no decision comes:
+/// the process could not exit, its scheduler would stay loaded, and every task would wait until the
+/// kernel's watchdog ejects the scheduler five seconds later.
+pub fn start_helper(work: impl FnOnce() + Send + 'static) -> std::io::Result<Thread> {
+    let help = || {
         let started = Instant::now();
         while !make_others_real_time() && started.elapsed() < LOADING {
             std::thread::sleep(Duration::from_millis(1));
         }
-    });
+        make_this_real_time();
+        work();
+    };
+    Ok(Builder::new().name("helper".into()).spawn(help)?.thread().clone())
 }
 
 /// All threads but the main one and the calling one. Returns whether there were any.

@@ -9,6 +9,7 @@ use super::output;
 use super::procdb_file::{self, DEFAULT_PATH};
 use super::shared::Shared;
 use pandemonium_engine::procdb::Summary;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -57,6 +58,14 @@ impl Programs {
             shared.programs.publish(&loaded.profiles);
         }
         Programs { shared, path, counted: Mutex::default(), save_failed: AtomicBool::new(false) }
+    }
+
+    /// Whether the file is saved to a folder of another user.
+    pub fn is_foreign(&self) -> bool {
+        let folders = self.path.iter().flat_map(|path| path.ancestors().skip(1));
+        let owner = folders.filter_map(|folder| folder.metadata().ok()).map(|meta| meta.uid());
+        // SAFETY: a plain call without arguments.
+        owner.take(1).any(|owner| owner != unsafe { libc::geteuid() })
     }
 
     /// Whether the last save failed.

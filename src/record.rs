@@ -46,17 +46,15 @@ struct Outcome {
 }
 
 impl Recording {
-    /// Creates the file, and starts the thread.
+    /// Starts the thread.
     pub fn start(
-        path: &Path,
+        target: Target,
         redacted: bool,
         policy: &str,
         shared: Arc<Shared>,
     ) -> Result<Recording, Failure> {
-        let cannot = |error| {
-            Failure::Usage(format!("the recording {} cannot be written: {error:#}", path.display()))
-        };
-        let file = create(path).map_err(cannot)?;
+        let Target { path, file } = target;
+        let cannot = |error| unwritable(&path, &error);
         let source = super::cli::version();
         let header = Header { source, policy: policy.to_owned(), redacted };
         let recorder =
@@ -71,7 +69,7 @@ impl Recording {
             // Without a receiver, `finish` has given up and reported that.
             let _ = sender.send(outcome);
         });
-        Ok(Recording { path: path.into(), stop, outcome, thread })
+        Ok(Recording { path, stop, outcome, thread })
     }
 
     /// Completes the file, and returns a sentence about its content.
@@ -99,12 +97,23 @@ impl Recording {
     }
 }
 
+/// The file of a recording that has not begun.
+pub struct Target {
+    path: PathBuf,
+    file: File,
+}
+
 /// Creates a file that only this user can read. An existing file or link may belong to another
 /// user: it is never opened.
-fn create(path: &Path) -> Result<File> {
+pub fn create(path: &Path) -> Result<Target, Failure> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    Ok(options.open(path)?)
+    let file = options.open(path).map_err(|error| unwritable(path, &error.into()))?;
+    Ok(Target { path: path.into(), file })
+}
+
+fn unwritable(path: &Path, error: &anyhow::Error) -> Failure {
+    Failure::Usage(format!("the recording {} cannot be written: {error:#}", path.display()))
 }
 
 /// Writes until `stopped` is disconnected, and then the rest.
@@ -182,7 +191,8 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn start(path: &Path, shared: &Arc<Shared>) -> Result<Recording, String> {
-        let started = Recording::start(path, false, "pandemonium", Arc::clone(shared));
+        let target = create(path).map_err(|failure| failure.to_string())?;
+        let started = Recording::start(target, false, "pandemonium", Arc::clone(shared));
         started.map_err(|failure| failure.to_string())
     }
 
@@ -215,7 +225,7 @@ mod tests {
     #[test]
     fn the_file_has_all_entries_and_only_its_user_can_read_it() {
         let scratch = Scratch::new();
-        let shared = Arc::new(Shared::with_ring().unwrap());
+        let shared = Arc::new(Shared::with_ring(1).unwrap());
         let recording = start(&scratch.path(), &shared).unwrap();
         let mut writer = Writer::new(shared.ring().unwrap());
         (0..5_000).for_each(|rescues| writer.push(&Entry::Ended { pending: 1, rescues }));
@@ -229,7 +239,7 @@ mod tests {
     #[test]
     fn an_existing_file_a_link_and_a_missing_directory_are_refused() {
         let scratch = Scratch::new();
-        let shared = Arc::new(Shared::with_ring().unwrap());
+        let shared = Arc::new(Shared::with_ring(1).unwrap());
         let (path, beside) = (scratch.path(), scratch.path().with_extension("link"));
         std::fs::write(&path, "mine").unwrap();
         symlink("elsewhere", &beside).unwrap();
@@ -246,7 +256,7 @@ mod tests {
     #[test]
     fn the_file_reports_all_drops_even_the_last_ones() {
         let scratch = Scratch::new();
-        let shared = Arc::new(Shared::with_ring().unwrap());
+        let shared = Arc::new(Shared::with_ring(1).unwrap());
         let ring = shared.ring().unwrap();
         let mut writer = Writer::new(ring);
         (0..ring.len() as u64).for_each(|count| writer.push(&Entry::Finished(count)));
@@ -267,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_reported() {
-        let shared = Arc::new(Shared::with_ring().unwrap());
+        let shared = Arc::new(Shared::with_ring(1).unwrap());
         let full = File::create("/dev/full").unwrap();
         let header = Header { source: String::new(), policy: String::new(), redacted: false };
         let recorder = Recorder::new(BufWriter::new(full), &header, &COMPOSITORS).unwrap();

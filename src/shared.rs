@@ -29,9 +29,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The environment variable that names the descriptor. A process in which it is set is a worker.
 const DESCRIPTOR: &str = "SCX_PANDEMONIUM_USER_SHARED";
-/// Words in the ring of a recording: 32 MiB, which 50,000 decisions a second fill in 2.5 s. At the
-/// start it has room for every memo and every profile.
-const RING_WORDS: usize = 1 << 22;
+/// The unit of the ring of a recording.
+const MIB: usize = 1 << 20;
+/// The largest ring, in MiB.
+pub const RING_MAX: u32 = 256;
 /// Tasks whose memos survive a restart. Further tasks are unknown after it.
 const MEMOS_MAX: usize = 32_768;
 
@@ -183,8 +184,6 @@ pub struct Layout {
     memos: [MemoCell; MEMOS_MAX],
 }
 
-/// Bytes of the memory with the ring of a recording.
-const WITH_RING: usize = size_of::<Layout>() + RING_WORDS * size_of::<AtomicU64>();
 const _: () = assert!(size_of::<Layout>().is_multiple_of(align_of::<AtomicU64>()));
 
 /// The mapped memory.
@@ -211,9 +210,9 @@ impl Shared {
         Shared::of_size(size_of::<Layout>())
     }
 
-    /// The same, with a ring for a recording.
-    pub fn with_ring() -> Result<Shared> {
-        Shared::of_size(WITH_RING)
+    /// The same, with a ring of 1 to [`RING_MAX`] MiB for a recording.
+    pub fn with_ring(mib: u32) -> Result<Shared> {
+        Shared::of_size(size_of::<Layout>() + mib as usize * MIB)
     }
 
     fn of_size(bytes: usize) -> Result<Shared> {
@@ -236,13 +235,15 @@ impl Shared {
         // SAFETY: fstat writes only into `stat`, and is checked.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         let known = unsafe { libc::fstat(fd, &mut stat) } == 0;
-        let sizes = [size_of::<Layout>(), WITH_RING];
-        let Some(bytes) = sizes.into_iter().find(|&size| known && stat.st_size == size as i64)
-        else {
+        let of_ring = (stat.st_size as usize).checked_sub(size_of::<Layout>());
+        let is_valid =
+            |ring: &usize| known && ring.is_multiple_of(MIB) && *ring <= RING_MAX as usize * MIB;
+        let Some(ring) = of_ring.filter(is_valid) else {
             return Err(Failure::Usage(format!(
                 "{DESCRIPTOR} is set for the program's own use: unset it and start again"
             )));
         };
+        let bytes = size_of::<Layout>() + ring;
         // SAFETY: the supervisor passed this descriptor to this worker alone.
         Shared::map(unsafe { OwnedFd::from_raw_fd(fd) }, bytes).map_err(Failure::internal)
     }
@@ -269,11 +270,11 @@ impl Shared {
 
     /// The ring of a recording, if there is one.
     pub fn ring(&self) -> Option<&[AtomicU64]> {
+        let words = (self.bytes - size_of::<Layout>()) / size_of::<AtomicU64>();
         // SAFETY: the mapping has so many words after the layout, whose size is a multiple of a
         // word's. It lives as long as `self`, and any bytes are valid atomics.
-        (self.bytes == WITH_RING).then(|| unsafe {
-            std::slice::from_raw_parts(self.map.as_ptr().add(1).cast(), RING_WORDS)
-        })
+        (words > 0)
+            .then(|| unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(1).cast(), words) })
     }
 
     /// Every word, whatever it belongs to.
@@ -377,13 +378,14 @@ mod tests {
     #[test]
     fn both_sides_have_the_ring_or_neither_has() {
         assert!(Shared::create().unwrap().ring().is_none());
-        let ours = Shared::with_ring().unwrap();
+        let ours = Shared::with_ring(2).unwrap();
+        let words = 2 * MIB / 8;
         // SAFETY: the descriptor from dup has no other owner.
         let theirs = Shared::adopt(unsafe { libc::dup(ours.fd.as_raw_fd()) }).unwrap();
         let (ours, theirs) = (ours.ring().unwrap(), theirs.ring().unwrap());
-        assert_eq!((ours.len(), theirs.len()), (RING_WORDS, RING_WORDS));
-        ours[RING_WORDS - 1].store(7, Ordering::Relaxed);
-        assert_eq!(theirs[RING_WORDS - 1].load(Ordering::Relaxed), 7);
+        assert_eq!((ours.len(), theirs.len()), (words, words));
+        ours[words - 1].store(7, Ordering::Relaxed);
+        assert_eq!(theirs[words - 1].load(Ordering::Relaxed), 7);
     }
 
     #[test]

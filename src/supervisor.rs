@@ -11,13 +11,16 @@ use super::metrics::Metrics;
 use super::mutex::lock;
 use super::programs::{self, Programs, Saver};
 use super::reading::Reading;
-use super::record::Recording;
+use super::record::{self, Recording};
 use super::restarts::{Ended, Next, Restarts};
 use super::rules::RuleKeeper;
 use super::shared::Shared;
 use super::stats::{self, Source};
 use super::worker_process::{End, WorkerProcess};
-use super::{clock, instance, output, process, report, settings, stalls, tasks, telemetry, worker};
+use super::{
+    clock, instance, output, privileges, process, report, settings, stalls, tasks, telemetry,
+    worker,
+};
 use anyhow::anyhow;
 use pandemonium_engine::adapting::INTERVAL;
 use pandemonium_engine::knobs::{KeySet, KnobProfile, Values};
@@ -51,6 +54,14 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     restrict_new_files();
     let _instance = instance::take()?;
     let source = source(options, knobs, chosen)?;
+    let recording = options.record.as_deref().map(record::create).transpose()?;
+    if !preflight::missing_capabilities("/".as_ref(), &privileges::WISHED).is_empty() {
+        output::warn(
+            "without CAP_SYS_NICE a start takes seconds on a busy machine, and signals are handled \
+             late: `scx_pandemonium_user check`",
+        );
+    }
+    privileges::supervise(source.programs.is_foreign());
     let worker = Arc::new(WorkerProcess::default());
     let handler = Arc::clone(&worker);
     let partial = options.partial;
@@ -58,13 +69,11 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     // The signal thread is the only other one so far. It must run while no decisions come.
     process::make_others_real_time();
     output::detach();
-    let recording = match &options.record {
-        Some(path) => {
-            let shared = Arc::clone(&source.shared);
-            Some(Recording::start(path, options.redact, source.policy.name, shared)?)
-        }
-        None => None,
+    let start = |file| {
+        let shared = Arc::clone(&source.shared);
+        Recording::start(file, options.redact, source.policy.name, shared)
     };
+    let recording = recording.map(start).transpose()?;
     output::print(&cli::version());
     serve_when_it_schedules(source.clone());
     if let Some(seconds) = options.stats {
@@ -124,7 +133,10 @@ fn counters(source: &Source, whole_run: &Metrics) -> String {
 fn source(options: &Options, start: Values, chosen: KeySet) -> Result<Source, Failure> {
     let policy = options.policy();
     let cpus = settings::cpus(options, &Machine::observe()?);
-    let shared = if options.record.is_some() { Shared::with_ring() } else { Shared::create() };
+    let shared = match options.record {
+        Some(_) => Shared::with_ring(options.record_buffer),
+        None => Shared::create(),
+    };
     let shared = Arc::new(shared.map_err(Failure::internal)?);
     let path = (!options.no_procdb).then(|| programs::path(options.procdb.as_deref()));
     let control = (policy.adapting)(cpus, start, chosen);

@@ -7,11 +7,12 @@ use super::backend::{BackendSetup, End, KernelPort, OpenObject};
 use super::cli::Options;
 use super::fast_path::{self, Config, FastPath, Settings, State};
 use super::machine::Machine;
+use super::memory::{Ahead, TableMemory, Unused};
 use super::observers::Observers;
 use super::shared::Shared;
 use super::shared::assignments::AssignmentList;
 use super::worker_counters::WorkerCounters;
-use super::{clock, libbpf_print, output, process, settings};
+use super::{clock, libbpf_print, memory, output, privileges, process, settings};
 use pandemonium_engine::Policy;
 use pandemonium_engine::Setup;
 use pandemonium_engine::knobs::{Table, Values};
@@ -24,6 +25,7 @@ use pandemonium_host::failure::Failure;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The exit code of a worker that the supervisor is to start again.
@@ -37,6 +39,7 @@ pub fn run(options: &Options, fd: RawFd) -> Result<ExitCode, Failure> {
     process::die_with_parent();
     process::raise_priority();
     process::disable_huge_pages();
+    memory::use_one_heap();
     let shared = Shared::adopt(fd)?;
     let machine = Machine::observe()?;
     let setup = settings::setup(options, &machine);
@@ -75,19 +78,7 @@ fn schedule(
         observers.learned(minute, &known);
     }
     libbpf_print::set(options.verbose);
-    let setup = BackendSetup {
-        name: process::scheduler_name(),
-        // The backend does not know of a domain or of a start with low power: then the policy
-        // places every task.
-        builtin_idle: !options.full_user
-            && values.get("rule.low_power") != Some(1)
-            && start.setup.domain.is_none(),
-        partial: options.partial,
-        numa_local: options.numa_local,
-        exit_dump_len: options.exit_dump_len,
-        slice_ns: policy.kernel_rules(clock::now()).idle_slice.as_nanos(),
-        domain: low_domain(start.setup),
-    };
+    let setup = backend_setup(options, &values, start.setup, &*policy);
     let mut fast_objects = [const { MaybeUninit::uninit() }; fast_path::ATTEMPTS];
     let fast = load_fast_path(options, start, &mut fast_objects);
     shared.tasks.set_maps(fast.as_ref().and_then(FastPath::task_maps));
@@ -99,9 +90,17 @@ fn schedule(
     let loading = clock::now();
     let mut open_object = MaybeUninit::uninit();
     let libbpf_options = options.libbpf.clone().into_bpf_open_opts();
-    process::make_signal_thread_real_time();
+    let table_memory = TableMemory::of(policy.waiting());
+    let served = Arc::clone(&table_memory);
+    let helper = process::start_helper(move || served.serve()).map_err(Failure::internal)?;
+    let unused = Unused::set_aside(&table_memory);
     let mut port =
         KernelPort::load(&mut open_object, libbpf_options, &setup, fast, options.verbose)?;
+    unused.give_back(memory::for_dump(options.exit_dump_len));
+    if !privileges::schedule() {
+        output::warn("a thread of the scheduling process keeps privileges that it does not need");
+    }
+    let mut ahead = Ahead::of(table_memory, helper, policy.waiting());
     // Since the load the kernel reports a CPU that goes on- or offline. Before, it did not.
     if Machine::observe()?.online() != start.online {
         return Ok(ExitCode::from(RESTART));
@@ -112,7 +111,7 @@ fn schedule(
     process::populate_stack();
     process::block_signals();
     let mut counters = WorkerCounters::open(shared, loading, clock::now(), state);
-    rounds(&mut port, &mut *policy, &mut housekeeping, &mut observers, &mut counters);
+    rounds(&mut port, &mut *policy, &mut housekeeping, &mut observers, &mut counters, &mut ahead);
     let gap = counters.longest_gap(clock::now());
     housekeeping.publish_programs(&mut *policy);
     if let Some(learning) = policy.learning() {
@@ -131,6 +130,27 @@ fn schedule(
             }
             Ok(Failure::Ejected(String::new()).exit_code())
         }
+    }
+}
+
+fn backend_setup(
+    options: &Options,
+    values: &Values,
+    setup: &Setup,
+    policy: &dyn Policy,
+) -> BackendSetup {
+    BackendSetup {
+        name: process::scheduler_name(),
+        // The backend does not know of a domain or of a start with low power: then the policy
+        // places every task.
+        builtin_idle: !options.full_user
+            && values.get("rule.low_power") != Some(1)
+            && setup.domain.is_none(),
+        partial: options.partial,
+        numa_local: options.numa_local,
+        exit_dump_len: options.exit_dump_len,
+        slice_ns: policy.kernel_rules(clock::now()).idle_slice.as_nanos(),
+        domain: low_domain(setup),
     }
 }
 
@@ -176,6 +196,7 @@ fn rounds(
     housekeeping: &mut Housekeeping,
     observers: &mut Observers,
     counters: &mut WorkerCounters,
+    ahead: &mut Ahead,
 ) {
     while !port.ended() {
         housekeeping.delay_round();
@@ -198,6 +219,7 @@ fn rounds(
         counters.add(now, &done, waited);
         let waiting = most_urgent_waiting(policy);
         port.set(fast_path_settings(policy, waiting, now));
+        ahead.keep(policy.waiting());
         if counters.publish(now, port, policy, housekeeping.shared) {
             housekeeping.once_a_second(now, policy, observers);
         }

@@ -21,6 +21,9 @@ const END_LIMIT: Duration = Duration::from_secs(3);
 /// How often the end is looked for meanwhile.
 const GLANCE: Duration = Duration::from_millis(10);
 
+/// Bytes of the stack of a worker's thread: it handles signals, or locks memory.
+const THREAD_STACK: &str = "131072";
+
 /// The worker process, shared with the signal handler.
 #[derive(Default)]
 pub struct WorkerProcess {
@@ -137,6 +140,8 @@ fn spawn(shared: &Shared) -> anyhow::Result<Child> {
     let (fd, name, value) = shared.descriptor();
     let mut command = Command::new("/proc/self/exe");
     command.arg0("scx_pandemonium_user").args(std::env::args_os().skip(1)).env(name, value);
+    // Of its threads but the main one. All of it is locked.
+    command.env("RUST_MIN_STACK", THREAD_STACK);
     // SAFETY: the calls between fork and exec are async-signal-safe.
     unsafe {
         command.pre_exec(move || {

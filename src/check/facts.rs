@@ -4,16 +4,15 @@
 
 use super::kernel_names;
 use crate::machine::{Machine, Summary};
+use crate::privileges::WISHED;
 use crate::process;
 use flate2::read::GzDecoder;
-use pandemonium_host::preflight::{self, Capability};
+use pandemonium_host::preflight;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-/// Not required, but missed: SYS_NICE.
-const WISHED: [Capability; 1] = [(23, "CAP_SYS_NICE")];
 /// A kernel configuration has some 300 KiB; a longer one is not read to its end.
 const CONFIG_MAX: u64 = 16 << 20;
 /// How deep groups are searched for limits, and how many groups at most.

@@ -5,6 +5,7 @@
 use super::abi;
 use super::mapped::Mapped;
 use super::records::{Records, TASKS};
+use crate::privileges;
 use anyhow::{Context, Result};
 use libbpf_rs::MapHandle;
 use pandemonium_engine::task::Tier;
@@ -46,8 +47,10 @@ impl TaskRecords {
     /// tells.
     pub fn open([tasks, hints]: [u32; 2]) -> Result<TaskRecords> {
         let map = |id| MapHandle::from_map_id(id).context("cannot open a map of the fast path");
-        let (tasks, hints) = (map(tasks)?, map(hints)?);
-        let (tasks, hints) = (Mapped::read_only(&tasks)?, Mapped::read_only(&hints)?);
+        let (tasks, hints) =
+            privileges::as_admin(|| Ok::<_, anyhow::Error>((map(tasks)?, map(hints)?)))?;
+        let tasks = Mapped::read_only(&tasks, TASKS)?;
+        let hints = Mapped::read_only(&hints, TASKS)?;
         Ok(TaskRecords(Records { tasks, hints }))
     }
 
@@ -109,8 +112,10 @@ mod tests {
     }
 
     fn records(change: impl Fn(&mut abi::fp_task)) -> TaskRecords {
-        let records =
-            TaskRecords(Records { tasks: Mapped::anonymous(), hints: Mapped::anonymous() });
+        let records = TaskRecords(Records {
+            tasks: Mapped::anonymous(TASKS),
+            hints: Mapped::anonymous(TASKS),
+        });
         let record = records.0.tasks.at(7);
         // SAFETY: points into the mapping, which only this test uses.
         let task = unsafe { &mut *record };

@@ -25,14 +25,14 @@ const SCHED_IDLE: u16 = 5;
 
 /// Both tables, by pid.
 pub struct Records {
-    pub(super) tasks: Mapped<abi::fp_task, TASKS>,
-    pub(super) hints: Mapped<abi::fp_hint, TASKS>,
+    pub(super) tasks: Mapped<abi::fp_task>,
+    pub(super) hints: Mapped<abi::fp_hint>,
 }
 
 impl Records {
     /// Maps both tables.
     pub fn new(tasks: &impl MapCore, hints: &impl MapCore) -> Result<Records> {
-        Ok(Records { tasks: Mapped::new(tasks)?, hints: Mapped::new(hints)? })
+        Ok(Records { tasks: Mapped::new(tasks, TASKS)?, hints: Mapped::new(hints, TASKS)? })
     }
 
     /// User space has received a message about a task. Returns the task's facts, and how long the
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn records() -> Records {
-        Records { tasks: Mapped::anonymous(), hints: Mapped::anonymous() }
+        Records { tasks: Mapped::anonymous(TASKS), hints: Mapped::anonymous(TASKS) }
     }
 
     /// Writes the record of a task that woke up at 100 us and last stopped at 40 us.

@@ -99,6 +99,7 @@ pub mod port;
 pub mod prelude;
 pub mod procdb;
 pub mod registry;
+pub mod reserve;
 pub mod round;
 pub mod runqueue;
 pub mod setup;

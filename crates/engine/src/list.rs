@@ -6,8 +6,8 @@
 //! slot changes the links of its neighbours, and their records can be anywhere in memory. The links
 //! of 100,000 tasks fit into a cache that their records do not fit into.
 
+use crate::reserve::Reserve;
 use crate::runqueue::Slot;
-use alloc::vec;
 use alloc::vec::Vec;
 
 const NONE: u32 = u32::MAX;
@@ -22,9 +22,19 @@ struct Link {
 pub struct Links(Vec<Link>);
 
 impl Links {
-    /// Links for the slots `0..capacity`, none of which is on a list.
-    pub fn new(capacity: u32) -> Links {
-        Links(vec![Link { prev: NONE, next: NONE }; capacity as usize])
+    /// Memory for the links of up to `capacity` slots. There is no slot yet.
+    pub fn with_capacity(capacity: u32) -> Links {
+        Links(Vec::with_capacity(capacity as usize))
+    }
+
+    /// Adds the next slot, which is on no list. Within the capacity it allocates nothing.
+    pub fn add_slot(&mut self) {
+        self.0.push(Link { prev: NONE, next: NONE });
+    }
+
+    /// The memory of the links.
+    pub fn reserve(&self) -> Reserve {
+        Reserve::of(&self.0)
     }
 }
 
@@ -97,6 +107,12 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
+    fn four_slots() -> Links {
+        let mut links = Links::with_capacity(4);
+        (0..4).for_each(|_| links.add_slot());
+        links
+    }
+
     fn all(list: &List, links: &Links) -> Vec<u32> {
         core::iter::successors(list.head(), |&slot| list.behind(links, slot))
             .map(|slot| slot.0)
@@ -105,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_slot_can_be_removed_anywhere_and_put_back_in_place() {
-        let mut links = Links::new(4);
+        let mut links = four_slots();
         let mut list = List::EMPTY;
         assert_eq!(all(&list, &links), []);
         for slot in [2, 0, 3, 1] {
@@ -124,7 +140,7 @@ mod tests {
 
     #[test]
     fn two_lists_share_the_links() {
-        let mut links = Links::new(4);
+        let mut links = four_slots();
         let (mut even, mut odd) = (List::EMPTY, List::EMPTY);
         for slot in 0..4 {
             let list = if slot % 2 == 0 { &mut even } else { &mut odd };

@@ -16,6 +16,7 @@ use crate::knobs::Values;
 use crate::learning::Learning;
 use crate::orders::StandingOrders;
 use crate::port::MachineView;
+use crate::reserve::Reserve;
 use crate::task::{Arrival, Dispatch, Pid};
 use crate::time::{Span, Stamp};
 use crate::treatment::{Assignment, Treatment};
@@ -134,6 +135,17 @@ pub trait Waiting {
     fn has_room(&self) -> bool;
     /// How long the longest waiting task has waited.
     fn oldest_wait(&self, now: Stamp) -> Span;
+
+    /// The number of records that are or were in use: the memory of further ones is untouched.
+    fn nr_records(&self) -> u32 {
+        0
+    }
+    /// Visits the memory of all records, array by array. By default there is none, and a driver
+    /// leaves the policy's memory as it is.
+    fn reserves(&self, _visit: &mut dyn FnMut(Reserve)) {}
+    /// The driver has put memory behind so many records. Before the first call all of them can be
+    /// used. Records in use stay so.
+    fn open(&self, _records: u32) {}
 }
 
 /// What the backend and the fast path do by themselves between two rounds.

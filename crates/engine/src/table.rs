@@ -10,7 +10,9 @@
 //! - *resting*: the task runs or sleeps. Least recently dispatched first.
 //! - *free*: the record belongs to no task.
 //!
-//! When a new task arrives and no record is free, the table evicts the task that has rested
+//! Records are made one by one, within the memory that was allocated at the start, when a new task
+//! finds none that is free: so memory is touched only for as many tasks as there were at once. When
+//! no further record may be made, the table evicts the task that has rested
 //! longest. An evicted task that arrives again is a new task. When all records wait, the table
 //! has [no room](TaskTable::has_room), and the round leaves messages in the kernel's ring until a
 //! dispatch makes room.
@@ -19,11 +21,12 @@ use crate::facts::CpuSet;
 use crate::index::Index;
 use crate::list::{Links, List};
 use crate::policy::Waiting;
+use crate::reserve::Reserve;
 use crate::runqueue::Slot;
 use crate::task::{Arrival, CpuId, Pid, Request, Ticket};
 use crate::time::{Span, Stamp};
-use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 /// The list that a record is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +132,9 @@ pub struct TaskTable<T> {
     resting: List,
     waiting: [List; Class::COUNT],
     nr_waiting: usize,
+    /// Records that may be made: the capacity, or those that a driver has opened.
+    limit: Cell<u32>,
+    capacity: u32,
     /// The task that left last and the task behind it on its list, until another task enters or
     /// leaves.
     last_left: Option<(Slot, Option<Slot>)>,
@@ -140,11 +146,26 @@ impl<T: Clone + Default> Waiting for TaskTable<T> {
     }
 
     fn has_room(&self) -> bool {
-        self.nr_waiting < self.records.len()
+        self.nr_waiting < self.limit.get() as usize
     }
 
     fn oldest_wait(&self, now: Stamp) -> Span {
         self.oldest().map_or(Span::ZERO, |slot| self.waited(slot, now))
+    }
+
+    fn nr_records(&self) -> u32 {
+        self.records.len() as u32
+    }
+
+    fn reserves(&self, visit: &mut dyn FnMut(Reserve)) {
+        visit(Reserve::of(&self.records));
+        visit(Reserve::of(&self.entries));
+        visit(Reserve::of(&self.since));
+        visit(self.links.reserve());
+    }
+
+    fn open(&self, records: u32) {
+        self.limit.set(records.clamp(self.nr_records().max(1), self.capacity));
     }
 }
 
@@ -156,23 +177,20 @@ impl<T: Clone + Default> TaskTable<T> {
     pub fn new(capacity: u32) -> Self {
         assert!((1..=1 << 30).contains(&capacity), "capacity is a number of tasks");
         let all = capacity as usize;
-        let free = Entry { pid: Pid::default(), state: State::Free, class: Class::default() };
-        let mut table = TaskTable {
-            records: vec![Record { kept: None, data: T::default() }; all],
-            entries: vec![free; all],
-            since: vec![Stamp::default(); all],
+        TaskTable {
+            records: Vec::with_capacity(all),
+            entries: Vec::with_capacity(all),
+            since: Vec::with_capacity(all),
             index: PidIndex(Index::new(capacity)),
-            links: Links::new(capacity),
+            links: Links::with_capacity(capacity),
             free: List::EMPTY,
             resting: List::EMPTY,
             waiting: [List::EMPTY; Class::COUNT],
             nr_waiting: 0,
+            limit: Cell::new(capacity),
+            capacity,
             last_left: None,
-        };
-        for slot in 0..capacity {
-            table.free.push_back(&mut table.links, Slot(slot));
         }
-        table
     }
 
     /// The longest waiting task. Of several with the same age, the one of the lowest class.
@@ -271,7 +289,8 @@ impl<T: Clone + Default> TaskTable<T> {
 
     /// Restores a task's data after a restart, unless the table is full or knows the task.
     pub fn remember(&mut self, pid: Pid, data: T) {
-        if self.free.head().is_none() || self.index.find(&self.entries, pid).is_some() {
+        let is_full = self.free.head().is_none() && !self.may_make_record();
+        if is_full || self.index.find(&self.entries, pid).is_some() {
             return;
         }
         let slot = self.allot(pid);
@@ -340,6 +359,9 @@ impl<T: Clone + Default> TaskTable<T> {
 
     /// Returns a record for a new task, on no list yet.
     fn allot(&mut self, pid: Pid) -> Slot {
+        if self.free.head().is_none() && self.may_make_record() {
+            self.make_record();
+        }
         if self.free.head().is_none() {
             let forgotten = self.resting.head().expect("the caller has checked that there is room");
             self.resting.unlink(&mut self.links, forgotten);
@@ -351,6 +373,21 @@ impl<T: Clone + Default> TaskTable<T> {
         (entry.pid, entry.class) = (pid, Class::default());
         self.index.insert(&self.entries, slot);
         slot
+    }
+
+    fn may_make_record(&self) -> bool {
+        self.nr_records() < self.limit.get()
+    }
+
+    /// Makes the next record, a free one. Within the capacity it allocates nothing.
+    fn make_record(&mut self) {
+        let slot = Slot(self.nr_records());
+        self.records.push(Record { kept: None, data: T::default() });
+        let (pid, class) = (Pid::default(), Class::default());
+        self.entries.push(Entry { pid, state: State::Free, class });
+        self.since.push(Stamp::default());
+        self.links.add_slot();
+        self.free.push_back(&mut self.links, slot);
     }
 
     /// Clears a record that is on no list and adds it to the free list.
@@ -458,6 +495,50 @@ mod tests {
         table.leave(slot);
         let Entered::New(slot) = table.enter(at(1), arrival(1, 1)) else { panic!() };
         assert_eq!(*table.data(slot), 0);
+    }
+
+    #[test]
+    fn memory_is_touched_only_for_tasks_that_were_there_at_once() {
+        let mut table = TaskTable::<u32>::new(100);
+        let mut ranges = std::vec::Vec::new();
+        table.reserves(&mut |reserve| ranges.push(reserve));
+        assert_eq!((table.nr_records(), ranges.len()), (0, 4));
+        for pid in 1..=50 {
+            table.enter(at(0), arrival(pid, 1));
+            assert!(table.forget(Pid::new(pid).unwrap()).is_some());
+        }
+        assert_eq!(table.nr_records(), 1, "a free record is used again");
+        for pid in 1..=100 {
+            table.enter(at(1), arrival(pid, 1));
+        }
+        let mut after = std::vec::Vec::new();
+        table.reserves(&mut |reserve| after.push(reserve));
+        assert_eq!((table.nr_records(), after), (100, ranges), "nothing is allocated again");
+    }
+
+    #[test]
+    fn only_open_records_are_used() {
+        let mut table = TaskTable::<u32>::new(4);
+        table.open(2);
+        for pid in [1, 2, 3] {
+            let slot = match table.enter(at(0), arrival(pid, 1)) {
+                Entered::New(slot) => slot,
+                other => panic!("{other:?}"),
+            };
+            table.leave(slot);
+        }
+        assert_eq!((table.nr_records(), table.known().count()), (2, 2), "the first is evicted");
+        table.remember(Pid::new(9).unwrap(), 9);
+        assert_eq!(table.find(Pid::new(9).unwrap()), None);
+        for pid in [4, 5] {
+            table.enter(at(1), arrival(pid, 1));
+        }
+        assert!(!table.has_room());
+        table.open(9);
+        assert!(table.has_room());
+        table.enter(at(1), arrival(6, 1));
+        table.open(0);
+        assert_eq!((table.nr_records(), table.has_room()), (3, false), "they stay in use");
     }
 
     proptest! {

@@ -9,6 +9,7 @@
 //! | [`durable`] | files that a crash leaves either old or new, never half written |
 //! | [`ejection`] | why the kernel ejected a scheduler, in words |
 //! | [`program`] | finding and starting the other programs of this workspace |
+//! | [`trust`] | what root executes only if no other user could have written it |
 //! | [`print`](pandemonium_print), [`usage`] | output to a terminal or a pipe |
 //!
 //! ```
@@ -34,6 +35,7 @@ pub mod ejection;
 pub mod failure;
 pub mod preflight;
 pub mod program;
+pub mod trust;
 pub mod usage;
 
 pub use pandemonium_print as print;

@@ -3,6 +3,7 @@
 //! Finds and executes the other programs of this workspace.
 
 use crate::failure::Failure;
+use crate::trust::Trusted;
 use anyhow::{Context, Result};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -24,10 +25,24 @@ pub fn beside(name: &str) -> Result<PathBuf> {
     })
 }
 
+/// A command that executes this program: a path, or a name that is searched in PATH. Root executes
+/// nothing that another user could have written.
+pub fn command(program: &Path) -> Result<Command> {
+    let is_name = program.components().count() == 1;
+    let found = match program.to_str().filter(|_| is_name && !program.is_file()) {
+        Some(name) => find(name, Path::new("/nowhere")).with_context(|| format!("no {name}"))?,
+        None => program.to_path_buf(),
+    };
+    if let Some(trusted) = Trusted::of_root() {
+        trusted.check(&found)?;
+    }
+    Ok(Command::new(found))
+}
+
 /// Replaces this process by a program of this workspace (exec). Returns only if that fails.
 pub fn become_program(name: &str, arguments: &[String]) -> Failure {
-    match beside(name) {
-        Ok(path) => Failure::internal(Command::new(path).args(arguments).exec()),
+    match beside(name).and_then(|path| command(&path)) {
+        Ok(mut command) => Failure::internal(command.args(arguments).exec()),
         Err(error) => Failure::Internal(error),
     }
 }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ impl Contender {
     }
 
     fn version(&self, peers: &Path) -> Option<String> {
-        let mut command = Command::new(self.program(peers).ok()?);
+        let mut command = program::command(&self.program(peers).ok()?).ok()?;
         command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(Stdio::null());
         let mut process = Process::start(&self.name, &mut command).ok()?;
@@ -125,7 +125,7 @@ impl Contender {
         if self.is_kernel() {
             return Ok(Loaded { running: None });
         }
-        let mut command = Command::new(self.program(peers)?);
+        let mut command = program::command(&self.program(peers)?)?;
         command.args(&self.words[1..]).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process::start(&self.name, &mut command)?;

@@ -3,9 +3,10 @@
 //! The facts about the machine that a reader of the results needs.
 
 use crate::results::{Clock, Machine};
+use pandemonium_host::program;
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Prefixes of the lines of the kernel's configuration that matter to scheduling.
 const CONFIG: [&str; 10] = [
@@ -63,8 +64,8 @@ fn first_line(program: &str, argument: &str) -> Option<String> {
     Some(output(program, &[argument])?.lines().next()?.to_string())
 }
 
-fn output(program: &str, arguments: &[&str]) -> Option<String> {
-    let mut command = Command::new(program);
+fn output(path: &str, arguments: &[&str]) -> Option<String> {
+    let mut command = program::command(path.as_ref()).ok()?;
     let output = command.args(arguments).stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }

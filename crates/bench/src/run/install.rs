@@ -7,6 +7,7 @@ use super::contenders::{self, Contender};
 use super::guard::{self, Process};
 use anyhow::{Context, Result, bail, ensure};
 use pandemonium_host::print::print;
+use pandemonium_host::program;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -73,7 +74,8 @@ pub fn run(arguments: &InstallArguments) -> Result<()> {
 
 /// Installs one scheduler and returns its version.
 fn install(name: &str, root: &Path, build: &Path, clang: Option<&OsString>) -> Result<String> {
-    let mut command = Command::new("cargo");
+    let mut command =
+        program::command("cargo".as_ref()).context("cargo builds them (https://rustup.rs)")?;
     command.args(["install", "--locked", "--root"]).arg(root);
     command.arg("--target-dir").arg(build).arg(name).stdin(Stdio::null());
     command.envs(clang.map(|clang| (CLANG_VARIABLE, clang)));
@@ -101,9 +103,11 @@ fn clang() -> Result<Option<OsString>> {
 }
 
 fn is_new_enough(name: &str) -> bool {
-    let output = Command::new(name).arg("--version").stdin(Stdio::null()).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    text.is_ok_and(|text| version_of(&text).is_some_and(|version| version >= CLANG_OLDEST))
+    let command = program::command(name.as_ref()).ok();
+    let run = |mut command: Command| command.arg("--version").stdin(Stdio::null()).output().ok();
+    let text =
+        command.and_then(run).map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    text.is_some_and(|text| version_of(&text).is_some_and(|version| version >= CLANG_OLDEST))
 }
 
 /// The major version: 19 from `Debian clang version 19.1.7 (3~deb12u1)`.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ impl Probe {
 
     /// Runs the program with these arguments and parses its output.
     fn query<T: DeserializeOwned>(&self, arguments: &[String], limit: Duration) -> Result<T> {
-        let mut command = Command::new(&self.path);
+        let mut command = program::command(&self.path)?;
         command.args(arguments).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process::start(NAME, &mut command)?;

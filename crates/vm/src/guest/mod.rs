@@ -7,6 +7,7 @@ mod autopsy;
 pub mod boot;
 pub mod distribution;
 pub mod kernel;
+pub mod memory;
 pub mod metronome;
 pub mod quiet;
 pub mod report;

@@ -7,6 +7,7 @@ use super::control::ask;
 use super::errors::{NOBODY, UNPRIVILEGED, USAGE, expect_refusal};
 use super::top;
 use crate::guest::load::{Kind, Load, mix};
+use crate::guest::memory::Memory;
 use crate::guest::scheduler::{self, Scheduler};
 use crate::guest::{Guest, report, watch};
 use crate::scenario::{Scenario, USUAL};
@@ -38,6 +39,8 @@ pub const ALL: &[Scenario] = &[
 
 const LAB: &str = "/bin/pandemonium_lab";
 const FILE: &str = "/tmp/run.rec";
+/// Most memory that the worker may hold, in KiB: 8 MiB are the buffer of the recording.
+const RESIDENT_MAX: u64 = (48 + 8) << 10;
 const LINK: &str = "/tmp/link.rec";
 /// Recorded time before and after the knob changes.
 const RECORDED: Duration = Duration::from_secs(3);
@@ -61,6 +64,7 @@ fn record(guest: &Guest) -> Result<()> {
     scheduler.expect_in_charge()?;
     ensure!(scheduler.statistics()?.count("record_dropped")? == 0, "entries were dropped");
     drop(load);
+    Memory::of_scheduler(&scheduler)?.expect_at_most(RESIDENT_MAX)?;
     let ended = scheduler.finish()?;
     let line = ended.output.iter().find(|line| line.starts_with("recorded "));
     let line = line.with_context(|| format!("no message about it: {}", ended.describe()))?;

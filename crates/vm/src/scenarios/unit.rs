@@ -4,6 +4,7 @@
 //! no systemd, so the scenario reads the unit and does the same to itself and its children.
 
 use crate::guest::load::{Kind, Load};
+use crate::guest::memory::Memory;
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, report};
 use crate::scenario::{Scenario, USUAL};
@@ -15,11 +16,14 @@ use std::time::Duration;
 pub const ALL: &[Scenario] = &[Scenario {
     name: "unit",
     about: "with no more capabilities, socket families and kinds of memory than its systemd unit \
-        allows, the scheduler starts, schedules a load with the whole fast path, and stops",
+        allows, the scheduler starts, schedules a load with the whole fast path, and stops; its \
+        processes keep no capability that they do not need, and the worker at most 48 MiB",
     run: unit,
     ..USUAL
 }];
 
+/// Most memory that the worker may hold, in KiB.
+const RESIDENT_MAX: u64 = 48 << 10;
 const UNIT: &str = include_str!("../../../../packaging/scx_pandemonium_user.service.in");
 /// Numbers of capabilities (kernel ABI).
 const CAPABILITIES: [(&str, u32); 6] = [
@@ -40,21 +44,43 @@ const COMPACTION: &str = "/proc/sys/vm/compact_unevictable_allowed";
 fn unit(guest: &Guest) -> Result<()> {
     let kept = confine()?;
     let scheduler = Scheduler::start(guest, &[])?;
-    let status = fs::read_to_string(format!("/proc/{}/status", scheduler.worker()?))?;
-    for line in [format!("CapEff:\t{kept:016x}"), "NoNewPrivs:\t1".into(), "Seccomp:\t2".into()] {
-        ensure!(status.contains(&line), "the worker's status has no {line:?}: {status}");
-    }
     let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
     let work = load.steps_in(Duration::from_secs(3));
     ensure!(work.iter().all(|&steps| steps > 0), "a hog makes no progress: {work:?}");
     drop(load);
+    // The worker drops capabilities before its first round, after the kernel has loaded it.
     let statistics = scheduler.statistics()?;
+    expect_privileges(&scheduler, kept)?;
     let (health, fast_path) = (statistics.text("health")?, statistics.text("fast_path")?);
     report::note(format!("health: {health}; fast path: {fast_path}"));
     ensure!(fast_path == "loaded", "the fast path is {fast_path}");
     let compaction = fs::read_to_string(COMPACTION)?;
     ensure!(compaction.trim() == "0", "the kernel may move the scheduler's pages");
+    Memory::of_scheduler(&scheduler)?.expect_at_most(RESIDENT_MAX)?;
     scheduler.finish().map(drop)
+}
+
+/// Every thread of the worker keeps what scheduling needs; the supervisor keeps what the next
+/// worker needs, and uses of it what real-time threads need.
+fn expect_privileges(scheduler: &Scheduler, kept: u64) -> Result<()> {
+    let [ipc_lock, _, sys_nice, _, perfmon, bpf] = CAPABILITIES.map(|(_, bit)| 1_u64 << bit);
+    let scheduling = ipc_lock | sys_nice | perfmon | bpf;
+    let expected = [
+        (scheduler.worker()?, scheduling, scheduling, "Seccomp:\t2"),
+        (scheduler.pid(), kept, sys_nice, "CapAmb:\t0000000000000000"),
+    ];
+    for (process, permitted, effective, further) in expected {
+        for thread in fs::read_dir(format!("/proc/{process}/task"))?.flatten() {
+            // A thread that has ended meanwhile has no status.
+            let Ok(status) = fs::read_to_string(thread.path().join("status")) else { continue };
+            let (permitted, effective) =
+                (format!("CapPrm:\t{permitted:016x}"), format!("CapEff:\t{effective:016x}"));
+            for line in [&permitted, &effective, "NoNewPrivs:\t1", further] {
+                ensure!(status.contains(line), "a thread's status has no {line:?}: {status}");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The value of a setting of the unit.

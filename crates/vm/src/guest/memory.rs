@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! How much memory the scheduler's two processes hold.
+
+use super::report;
+use super::scheduler::Scheduler;
+use anyhow::{Context, Result, ensure};
+use std::fs;
+
+/// The memory of one process, in KiB.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memory {
+    /// Resident: VmRSS of /proc/PID/status.
+    pub resident: u64,
+    /// Locked: VmLck of the same.
+    pub locked: u64,
+    /// The most that was resident: VmHWM of the same.
+    pub most: u64,
+}
+
+impl Memory {
+    /// That of a process now.
+    pub fn of(pid: libc::pid_t) -> Result<Memory> {
+        let path = format!("/proc/{pid}/status");
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+        let number = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim().strip_suffix(" kB")?.trim().parse().ok()
+        };
+        let number = |name| number(name).with_context(|| format!("{path} has no {name}"));
+        let (resident, locked) = (number("VmRSS:")?, number("VmLck:")?);
+        Ok(Memory { resident, locked, most: number("VmHWM:")? })
+    }
+
+    /// That of the worker, which is noted with the supervisor's.
+    pub fn of_scheduler(scheduler: &Scheduler) -> Result<Memory> {
+        let (worker, supervisor) = (Memory::of(scheduler.worker()?)?, Memory::of(scheduler.pid())?);
+        report::note(format!(
+            "memory: the worker has {} KiB, {} of them locked, and had {} at most; the supervisor \
+             has {}",
+            worker.resident, worker.locked, worker.most, supervisor.resident
+        ));
+        Ok(worker)
+    }
+
+    pub fn expect_at_most(&self, limit: u64) -> Result<()> {
+        ensure!(
+            self.resident <= limit && self.locked <= limit,
+            "more than {limit} KiB are resident or locked: {self:?}"
+        );
+        Ok(())
+    }
+}
