@@ -19,6 +19,7 @@ use pandemonium_engine::time::Stamp;
 use pandemonium_host::ejection::Ejection;
 use pandemonium_policies::Pandemonium;
 use pandemonium_policies::knobs::TABLE;
+use pandemonium_policies::profiles::PROFILES;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -40,14 +41,15 @@ pub fn request(data: &[u8]) {
     static ADAPTIVE: OnceLock<Adaptive> = OnceLock::new();
     let adaptive = ADAPTIVE.get_or_init(|| {
         let shared = Arc::new(Shared::create().expect("there is memory for one"));
-        Adaptive::new(shared, Pandemonium::adapting(4, TABLE.defaults(), KeySet::none(&TABLE)))
+        let control = Pandemonium::adapting(4, TABLE.defaults(), KeySet::none(&TABLE));
+        Adaptive::new(shared, control, PROFILES)
     });
     let Ok(text) = std::str::from_utf8(data) else { return };
     let args: BTreeMap<String, String> = serde_json::from_str(text).unwrap_or_else(|_| {
         let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
         pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     });
-    let response = tune::respond(adaptive, &args);
+    let response = tune::respond(adaptive, None, &args);
     assert!(response.is_ok_and(|response| response.is_object()));
     drop(explain::query(&args));
 }
