@@ -11,6 +11,9 @@ use libbpf_rs::MapHandle;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 
+/// A wakeup longer ago than this tells nothing of the waits of now.
+const RECENT: Span = Span::from_millis(2_000);
+
 /// A view of both tables that writes nothing.
 pub struct TaskRecords(Records);
 
@@ -82,6 +85,8 @@ fn observed(task: &abi::fp_task, now: Stamp) -> Observed {
     let last_wait = match () {
         () if task.woken == 0 => Span::ZERO,
         () if waits => now.since(at(task.woken)),
+        // It has lost its CPU and got it again since.
+        () if now.since(at(task.woken)) > RECENT => Span::ZERO,
         () => at(task.started).since(at(task.woken)),
     };
     Observed {

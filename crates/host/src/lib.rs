@@ -10,7 +10,7 @@
 //! | [`ejection`] | why the kernel ejected a scheduler, in words |
 //! | [`program`] | finding and starting the other programs of this workspace |
 //! | [`trust`] | what root executes only if no other user could have written it |
-//! | [`print`](pandemonium_print), [`usage`] | output to a terminal or a pipe |
+//! | [`mod@print`], [`usage`] | output to a terminal or a pipe |
 //!
 //! ```
 //! use pandemonium_host::durable::{self, Existing};

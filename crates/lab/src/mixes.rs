@@ -87,7 +87,7 @@ fn measured(workload: &Workload, outcome: &Outcome) -> Vec<Part> {
         match part.notice {
             Notice::Work => {}
             Notice::Wakeup => times(&mut part, &got.wake),
-            Notice::Frame | Notice::Request | Notice::Birth => times(&mut part, &got.measured),
+            Notice::Frame | Notice::Request | Notice::Fork => times(&mut part, &got.measured),
         }
         part.missed = got.missed.min(part.count);
         part.work = got.work as f64 / window;

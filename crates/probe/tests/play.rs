@@ -123,7 +123,7 @@ fn every_kind_is_played_and_measured_and_none_of_its_tasks_is_left() {
     let of = |name: &str| parts.iter().find(|part| part["name"] == name).unwrap();
     assert_eq!((&of("pl-hog")["equals"], &of("pl-hog")["weight"]), (&true.into(), &335.into()));
     assert!(of("pl-hog")["least_to_most"].as_f64().unwrap() > 0.0);
-    assert_eq!(of("pl-storm")["notice"], "birth");
+    assert_eq!(of("pl-storm")["notice"], "fork");
     assert!(of("pl-pipe")["p50_us"].as_f64().unwrap() < 1e6);
     assert_eq!(left_over("pl-"), Vec::<String>::new());
 }

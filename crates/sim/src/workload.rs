@@ -168,7 +168,7 @@ impl Group {
         let has = |wanted: Step| self.programs.iter().flatten().any(|step| *step == wanted);
         match () {
             () if self.counts => Some(Notice::Work),
-            () if self.forked => Some(Notice::Birth),
+            () if self.forked => Some(Notice::Fork),
             () if has(Step::Fork) => None,
             () if has(Step::End) && self.deadline.is_some() => Some(Notice::Frame),
             () if has(Step::End) && self.row > 1 => Some(Notice::Request),
@@ -192,7 +192,7 @@ pub enum Notice {
     /// The time from a request to its answer.
     Request,
     /// The time from a fork to the child's first instruction.
-    Birth,
+    Fork,
     /// Only the work that it does.
     Work,
 }
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(noticed(Group { row: 2, ..timed.clone() }), Some(Notice::Request));
         let deadline = Some(Span::from_millis(5));
         assert_eq!(noticed(Group { deadline, ..timed.clone() }), Some(Notice::Frame));
-        assert_eq!(noticed(Group { forked: true, ..timed }), Some(Notice::Birth));
+        assert_eq!(noticed(Group { forked: true, ..timed }), Some(Notice::Fork));
         assert_eq!(noticed(Group::new("x", 1, alloc::vec![Step::Fork])), None);
     }
 

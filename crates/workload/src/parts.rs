@@ -19,7 +19,7 @@ fn part(group: &Group) -> Option<Part> {
         Noticed::Wakeup => Notice::Wakeup,
         Noticed::Frame => Notice::Frame,
         Noticed::Request => Notice::Request,
-        Noticed::Birth => Notice::Birth,
+        Noticed::Fork => Notice::Fork,
         Noticed::Work => Notice::Work,
     };
     let only_works = |program: &Vec<Step>| matches!(program[..], [Step::Work(_)]);
@@ -101,7 +101,7 @@ counts = false
         let expected = [
             (0, Notice::Work, 1),
             (1, Notice::Work, 1),
-            (3, Notice::Birth, 8),
+            (3, Notice::Fork, 8),
             (4, Notice::Frame, 3),
             (5, Notice::Request, 4),
             (6, Notice::Wakeup, 1),

@@ -22,7 +22,7 @@ pub enum Notice {
     /// The time from a request to its answer.
     Request,
     /// The time from a fork to the child's first instruction.
-    Birth,
+    Fork,
     /// Only the work that it does.
     Work,
 }
@@ -34,7 +34,7 @@ impl Notice {
             Notice::Wakeup => "wakeup",
             Notice::Frame => "frame",
             Notice::Request => "request",
-            Notice::Birth => "birth",
+            Notice::Fork => "fork",
             Notice::Work => "work",
         }
     }
