@@ -205,6 +205,7 @@ impl<'obj> FastPath<'obj> {
             (&raw mut (*settings).burst).write_volatile(new.burst as u32);
             (&raw mut (*settings).hand_off).write_volatile(new.hand_off as u32);
             (&raw mut (*settings).waiting).write_volatile(waiting);
+            (&raw mut (*settings).wakes_idle).write_volatile(new.wakes_idle as u32);
             let preempt = new.preempt && !self.missing.has(Part::Switches);
             (&raw mut (*settings).preempt).write_volatile(preempt as u32);
         }
@@ -267,6 +268,8 @@ pub struct Settings {
     pub burst: bool,
     /// The longest slice of a Batch task.
     pub batch_slice: Span,
+    /// Whether an idle CPU is woken when the process leaves its CPU while tasks wait.
+    pub wakes_idle: bool,
     /// The highest tier of which a task waits for a decision. Interactive stands for LatCritical
     /// too.
     pub waiting: Option<Tier>,

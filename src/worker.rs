@@ -237,6 +237,7 @@ fn fast_path_settings(policy: &dyn Policy, waiting: Option<Tier>, now: Stamp) ->
         preempt_thresh: rules.preempt_thresh,
         burst: rules.burst,
         batch_slice: rules.batch_slice,
+        wakes_idle: rules.wakes_idle,
         waiting,
     }
 }

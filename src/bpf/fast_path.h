@@ -182,7 +182,10 @@ struct fp_settings {
 	u32 waiting;
 	/* The longest slice of a Batch task. */
 	u64 batch_slice_ns;
-	u64 unused[4];
+	/* Nonzero to wake an idle CPU when the scheduler process leaves while tasks wait. */
+	u32 wakes_idle;
+	u32 unused0;
+	u64 unused[3];
 };
 
 /* Counted events; src/fast_path_counters.rs has the same order. */

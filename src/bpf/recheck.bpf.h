@@ -257,7 +257,7 @@ static void wake_idle_cpu(u64 now)
 	u32 cpu = woken_idle_cpu;
 	s32 i;
 
-	if (!s || (s->waiting == FP_IDLE && !scx_bpf_dsq_nr_queued(SHARED_QUEUE)))
+	if (!s || !s->wakes_idle || (s->waiting == FP_IDLE && !scx_bpf_dsq_nr_queued(SHARED_QUEUE)))
 		return;
 	bpf_for(i, 0, scanned()) {
 		struct fp_cpu *c;

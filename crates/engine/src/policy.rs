@@ -162,6 +162,8 @@ pub struct KernelRules {
     /// Longest slice of a Batch task. If it is shorter than a tick, a timer ends it while another
     /// Batch task waits.
     pub batch_slice: Span,
+    /// An idle CPU is woken when the scheduler process leaves its CPU while tasks wait.
+    pub wakes_idle: bool,
     /// Slice of a task that the backend places on an idle CPU. Fixed while it is loaded.
     pub idle_slice: Span,
 }
@@ -174,6 +176,7 @@ impl Default for KernelRules {
             preempt_thresh: Span::from_millis(1),
             burst: false,
             batch_slice: Span::from_millis(4),
+            wakes_idle: true,
             idle_slice: Span::from_micros(100),
         }
     }

@@ -42,7 +42,7 @@ use pandemonium_engine::procdb::{CAPACITY, Minute, ProcDb};
 use pandemonium_engine::runqueue::{Runqueue, Slot};
 use pandemonium_engine::table::{Class, Entered, TaskTable};
 use pandemonium_engine::task::{
-    Arrival, Cause, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT,
+    Arrival, Cause, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT, Weight,
 };
 use pandemonium_engine::time::{ShortSpan, Span, Stamp, Vtime};
 use pandemonium_engine::treatment::{Assignment, Treatment};
@@ -419,9 +419,13 @@ impl Policy for Pandemonium {
     ///
     /// Batch tasks with an order go together, while few of them wait: then they take turns without
     /// the process. No Batch task waits behind more than two slices that were decided before it.
+    /// Tasks of other weights are decided one at a time, by virtual time.
     fn sends_along(&self, sent: &Dispatch) -> bool {
         let waiting = self.queues[Tier::Batch.index()].len();
-        sent.tier > Tier::Batch || sent.order.is_some() && waiting <= 2 * self.limits.cpus as usize
+        let ordinary = effective_weight(Weight::default(), Tier::Batch);
+        let all_ordinary = self.waiting_weight[Tier::Batch.index()] == waiting as u64 * ordinary;
+        let few = waiting <= 2 * self.limits.cpus as usize;
+        sent.tier > Tier::Batch || sent.order.is_some() && few && all_ordinary
     }
 
     /// Dispatches all urgent tasks in one round, so that none waits for the round trip of another.
@@ -464,6 +468,7 @@ impl Policy for Pandemonium {
 
     fn kernel_rules(&self, now: Stamp) -> KernelRules {
         KernelRules {
+            wakes_idle: !self.knobs.rules.low_power,
             preempt: self.knobs.rules.preempt,
             hand_off: self.knobs.rules.sync_wakeups,
             preempt_thresh: self.knobs.preempt_thresh,

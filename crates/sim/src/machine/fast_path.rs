@@ -28,6 +28,7 @@ pub(super) struct Settings {
     thresh: u64,
     burst: bool,
     pub batch_slice: u64,
+    wakes_idle: bool,
     /// Rank of the most urgent task that the policy holds, as far as the policy reports it;
     /// [`IDLE`] for none.
     pub waiting: u32,
@@ -41,6 +42,7 @@ impl Settings {
         thresh: 0,
         burst: false,
         batch_slice: 0,
+        wakes_idle: true,
         waiting: IDLE,
     };
 
@@ -55,6 +57,7 @@ impl Settings {
             hand_off: rules.hand_off,
             thresh: rules.preempt_thresh.as_nanos(),
             batch_slice: rules.batch_slice.as_nanos(),
+            wakes_idle: rules.wakes_idle,
             ..*self
         };
     }
@@ -294,7 +297,8 @@ impl<W: Observer> Machine<W> {
     /// The scheduler process leaves its CPU while tasks wait: wakes an idle CPU, if there is one.
     /// The idle CPUs take turns.
     fn wake_idle_cpu(&mut self) {
-        if !self.kicks_are_on() || self.settings.waiting == IDLE && self.shared.is_empty() {
+        let waits = self.settings.waiting != IDLE || !self.shared.is_empty();
+        if !self.kicks_are_on() || !self.settings.wakes_idle || !waits {
             return;
         }
         let (cpus, last) = (self.setup.shape.cpus, self.woken_idle_cpu);
