@@ -39,6 +39,7 @@ const _: () = assert!(sim::HANDOFF == fast_path::fp_times_FP_HANDOFF_NS as u64);
 const _: () = assert!(sim::HANDOFF_TRUST as u32 == fast_path::fp_limits_FP_HANDOFF_TRUST);
 const _: () = assert!(sim::RECHECK == fast_path::fp_times_FP_RECHECK_NS as u64);
 const _: () = assert!(sim::TURN == fast_path::fp_times_FP_TURN_NS as u64);
+const _: () = assert!(sim::TURN_BITS == fast_path::fp_limits_FP_TURN_BITS);
 const _: () = assert!(sim::RECHECKS == fast_path::fp_limits_FP_RECHECKS);
 const _: () = assert!(sim::SOON == fast_path::fp_times_FP_SOON_NS as u64);
 const _: () = assert!(sim::WAITERS == fast_path::fp_limits_FP_WAITERS as usize);

@@ -30,12 +30,6 @@
 
 char _license[] SEC("license") = "GPL";
 
-/* Whether the task is queued to user space: the backend has it, and it is in no DSQ. */
-static bool is_queued_to_user(struct task_struct *p)
-{
-	return (p->scx.flags & TASK_QUEUED_FLAG) && !p->scx.dsq;
-}
-
 /* Kicks the CPU to which a kernel thread is bound: it waits in that CPU's DSQ. */
 static void kick_bound(struct task_struct *p, struct need *n)
 {

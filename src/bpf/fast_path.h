@@ -41,7 +41,7 @@ enum fp_limits {
 	FP_HANDOFF_TRUST = 8,
 	/* Waiting tasks that the timer of one CPU checks; a power of two. */
 	FP_WAITERS = 8,
-	/* Checks of one wait: 2 ms for a decision, two short slices; 10 ms for a turn, two ticks. */
+	/* Checks of one wait: 2 ms for a decision, two short slices; 15 ms for a turn, some ticks. */
 	FP_RECHECKS = 20,
 	/*
 	 * Kicks of one CPU in 2^20 ns, about a millisecond: at 10 us each, 10 % of it. With a limit
@@ -50,6 +50,8 @@ enum fp_limits {
 	 */
 	FP_KICKS_PER_WINDOW = 10,
 	FP_WINDOW_BITS = 20,
+	/* Tasks that wait for their turn are checked together, at multiples of 2^19 ns. */
+	FP_TURN_BITS = 19,
 };
 
 /* Times in nanoseconds. */

@@ -34,7 +34,7 @@ static bool is_ending(u32 cpu)
 {
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 
-	return rq && BPF_CORE_READ(rq, curr, flags) & TASK_EXITING_FLAG;
+	return rq && rq->curr->flags & TASK_EXITING_FLAG;
 }
 
 /* The number of CPUs that a search looks at. */

@@ -42,7 +42,7 @@ struct waiter {
 	u64 since;
 	u64 due;
 	s32 pid;
-	/* Time between two checks, and checks that found it waiting. */
+	/* Time between two checks while it waits for a decision, and checks in all. */
 	u32 interval;
 	u32 checks;
 	u32 unused;
@@ -79,7 +79,7 @@ static void arm(struct recheck *r, u64 at, u64 now)
 		r->armed = 0;
 }
 
-/* Checks every `interval` whether the task, which waits from now on, still does. */
+/* Checks after `interval` whether the task, which waits from now on, still does. */
 static void check_later(s32 pid, u32 cpu, u64 now, u32 interval)
 {
 	struct recheck *r = recheck_of(cpu);
@@ -140,12 +140,18 @@ static void end_slice(const struct fp_cpu *c, const struct fp_task *t, u32 cpu)
 		arm(r, c->since + c->slice, c->since);
 }
 
+/* Whether the task is queued to user space: the backend has it, and it is in no DSQ. */
+static bool is_queued_to_user(struct task_struct *p)
+{
+	return (p->scx.flags & TASK_QUEUED_FLAG) && !p->scx.dsq;
+}
+
 /* The number of the DSQ in which the task waits; NO_QUEUE if it is in none. */
 static u64 queue_of(struct task_struct *p)
 {
 	struct scx_dispatch_q *queue = p->scx.dsq;
 
-	return queue ? BPF_CORE_READ(queue, id) : NO_QUEUE;
+	return queue ? queue->id : NO_QUEUE;
 }
 
 /* The CPU in whose DSQ the task waits; -1 if it is in none of these. */
@@ -156,17 +162,22 @@ static s32 queued_on(struct task_struct *p)
 	return id < FP_CPUS ? id : -1;
 }
 
-/* Kicks a CPU for a task that still waits: the one in whose DSQ it is, or any. */
-static void kick_for_waiter(s32 pid, u32 cpu, u64 now)
+/*
+ * Kicks a CPU for a task that still waits: the one in whose DSQ it is, or any. Returns whether it
+ * waits for a decision.
+ */
+static bool kick_for_waiter(s32 pid, u32 cpu, u64 now)
 {
 	struct need n = { .now = now, .here = cpu, .overdue = true, .tier = tier_of(pid) };
 	struct task_struct *p = bpf_task_from_pid(pid);
 	struct fp_settings *s = the_settings();
 	struct fp_cpu *c;
+	bool undecided;
 	s32 queue;
 
 	if (!p)
-		return;
+		return false;
+	undecided = is_queued_to_user(p);
 	n.never_preempts = never_preempts(p);
 	queue = queued_on(p);
 	c = cpu_record(queue);
@@ -180,6 +191,13 @@ static void kick_for_waiter(s32 pid, u32 cpu, u64 now)
 		count(FP_RECHECKED);
 	}
 	bpf_task_release(p);
+	return undecided;
+}
+
+/* When to check a decided task next. One call of the timer checks all of a CPU. */
+static u64 next_turn(u64 now)
+{
+	return (now + 2 * FP_TURN_NS) >> FP_TURN_BITS << FP_TURN_BITS;
 }
 
 /* Checks the waiting tasks of this timer; returns when to check again, or 0. */
@@ -198,9 +216,9 @@ static u64 check_waiters(struct recheck *r, u32 cpu, u64 now)
 			continue;
 		}
 		if (one->due <= now) {
-			kick_for_waiter(one->pid, cpu, now);
+			one->due = kick_for_waiter(one->pid, cpu, now) ? now + one->interval :
+									 next_turn(now);
 			one->checks++;
-			one->due = now + one->interval;
 		}
 		if (!next || one->due < next)
 			next = one->due;

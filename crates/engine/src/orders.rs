@@ -154,7 +154,8 @@ pub enum Verdict {
     QueueHere,
     /// It waits in the CPU's local DSQ: it is next when its waker sleeps.
     HandOver,
-    /// It waits in the shared DSQ for the rest of its slice, by its old key.
+    /// It waits in the shared DSQ for the rest of its slice, by its old key if it is a Batch task,
+    /// else by a new one.
     Resume,
     /// It waits in the shared DSQ for another slice, by its key.
     Again,

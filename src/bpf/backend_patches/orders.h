@@ -199,11 +199,7 @@ static __always_inline u32 order_rest(const struct rq *rq, const struct task_str
 	return rest >> 32 ? (u32)-1 : rest;
 }
 
-/*
- * Preempts what the CPU runs, and runs `p`. Remembers the rest of a Batch task's slice. A preempted
- * Interactive task is decided anew, among those that wait: by its old key it would come before a
- * wakee of its tier.
- */
+/* Preempts what the CPU runs, and runs `p`. Remembers the rest of a decided task's slice. */
 static __always_inline void order_preempt(struct task_struct *p, struct order_slot *slot,
 					  const struct rq *rq, struct order_cpu *c, u64 now,
 					  u64 enq_flags)
@@ -212,12 +208,22 @@ static __always_inline void order_preempt(struct task_struct *p, struct order_sl
 	u32 pid = curr->pid;
 	struct order_slot *victim = order_slot_of(pid);
 
-	if (pid && victim->pid == pid && victim->tier == FP_BATCH)
+	if (pid && victim->pid == pid && victim->tier >= FP_BATCH)
 		victim->rest = order_rest(rq, curr);
 	slot->victim = pid;
 	note_kick(&c->kicks, now);
 	scx_bpf_task_set_dsq_vtime(p, now + slot->key_offset);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slot->slice, enq_flags | SCX_ENQ_PREEMPT);
+}
+
+/*
+ * The key of a task that goes on with the rest of its slice. A Batch task is next in its turn. A
+ * task of a higher tier gets a new place in its tier: by its old key it would come before a wakee.
+ */
+static __always_inline u64 order_key_of_rest(const struct task_struct *p,
+					     const struct order_slot *slot, u64 now)
+{
+	return slot->tier == FP_BATCH ? p->scx.dsq_vtime : now + slot->key_offset;
 }
 
 /* What the verdict depends on, while the runqueue of the task's CPU is locked. */
@@ -284,7 +290,8 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
 		return false;
 	case ORDER_RESUME:
 		order_count(ORDER_RESUMED);
-		scx_bpf_dsq_insert_vtime(p, dsq, v.rest, p->scx.dsq_vtime, enq_flags);
+		scx_bpf_dsq_insert_vtime(p, dsq, v.rest, order_key_of_rest(p, slot, v.now),
+					 enq_flags);
 		return true;
 	case ORDER_AGAIN:
 		order_count(ORDER_CONTINUED);

@@ -133,7 +133,7 @@ fn every_planted_bug_is_caught_by_its_judge() {
 fn idling_beside_a_task_that_waits_is_caught() {
     let groups = || vec![Group::hogs("hog", 2), probe()];
     let judge = |bug| {
-        let demands = Demands { idle: ms(10), ..DEMANDS };
+        let demands = Demands { idle: ms(5), ..DEMANDS };
         let setup = pandemonium_sim::machine::Setup { builtin_idle: false, ..setup(3, 1) };
         let ran = run(setup, workload(groups(), ms(2_000)), demands, || Buggy::new(bug));
         ran.verdict.err().map(|violation| violation.judge)

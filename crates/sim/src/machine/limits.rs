@@ -33,6 +33,8 @@ pub const HANDOFF_TRUST: u8 = 8;
 pub const RECHECK: u64 = 100_000;
 /// One that waits for its turn: `FP_TURN_NS`.
 pub const TURN: u64 = 500_000;
+/// Tasks that wait for their turn are checked at multiples of this power of two: `FP_TURN_BITS`.
+pub const TURN_BITS: u32 = 19;
 /// Checks of one wait: `FP_RECHECKS`.
 pub const RECHECKS: u32 = 20;
 /// A timer is not armed for less: `FP_SOON_NS`.

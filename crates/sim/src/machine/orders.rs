@@ -52,8 +52,8 @@ impl<W: Observer> Machine<W> {
         match verdict {
             Verdict::Ask => return false,
             Verdict::Resume => {
-                let vtime = self.tasks[slot as usize].vtime;
-                self.insert(slot, None, rest.as_nanos(), vtime);
+                let key = self.key_of_rest(slot);
+                self.insert(slot, None, rest.as_nanos(), key);
                 let task = self.id(slot);
                 self.emit(Event::Resumed { task });
                 return true;
@@ -98,8 +98,8 @@ impl<W: Observer> Machine<W> {
                 let task = &self.tasks[victim as usize];
                 let rest = task.slice.saturating_sub(u32::try_from(ran).unwrap_or(u32::MAX));
                 let pid = task.pid;
-                let is_batch = task.tier == Some(Tier::Batch);
-                self.order_slot(victim).rest = if is_batch { rest } else { 0 };
+                let is_decided = task.tier.is_some();
+                self.order_slot(victim).rest = if is_decided { rest } else { 0 };
                 Some(pid)
             }
             Current::Idle | Current::Scheduler => None,
@@ -109,6 +109,15 @@ impl<W: Observer> Machine<W> {
         self.cpus[cpu as usize].order_kicks.note(now);
         self.place_locally(slot, cpu, order);
         self.kick_cpu(cpu, Kick::Preempt);
+    }
+
+    /// The key of a task that goes on with the rest of its slice: `order_key_of_rest`.
+    fn key_of_rest(&mut self, slot: u32) -> u64 {
+        let order = *self.order_slot(slot);
+        match order.tier {
+            Tier::Batch => self.tasks[slot as usize].vtime,
+            _ => self.now + u64::from(order.key_offset),
+        }
     }
 
     /// Puts the task into the CPU's local DSQ.

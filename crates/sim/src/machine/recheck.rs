@@ -5,7 +5,7 @@
 //! between two ticks.
 
 use super::fast_path::rank;
-use super::limits::{KICK_INTERVAL, RECHECKS, SOON, WAITERS};
+use super::limits::{KICK_INTERVAL, RECHECKS, SOON, TURN, TURN_BITS, WAITERS};
 use super::rules::Need;
 use super::state::{Current, Where};
 use super::{Machine, Plan};
@@ -20,7 +20,7 @@ pub(super) struct Waiter {
     pub since: u64,
     /// When to check it.
     pub due: u64,
-    /// Time between two checks, and checks that found it waiting.
+    /// Time between two checks while it waits for a decision, and checks that found it waiting.
     pub interval: u64,
     pub checks: u32,
 }
@@ -31,6 +31,11 @@ pub(super) struct Recheck {
     /// When it fires; zero if it is not armed.
     armed: u64,
     waiters: [Option<Waiter>; WAITERS],
+}
+
+/// When to check a decided task next. One call of the timer checks all of a CPU.
+fn next_turn(now: u64) -> u64 {
+    (now + 2 * TURN) >> TURN_BITS << TURN_BITS
 }
 
 impl<W: Observer> Machine<W> {
@@ -44,7 +49,7 @@ impl<W: Observer> Machine<W> {
         self.event_queue.add(at, Plan::Recheck { cpu });
     }
 
-    /// Checks every `interval` whether the task, which waits from now on, still does.
+    /// Checks after `interval` whether the task, which waits from now on, still does.
     pub(super) fn check_later(&mut self, slot: u32, here: u32, interval: u64) {
         let pid = self.tasks[slot as usize].pid;
         let (since, due) = (self.now, self.now + interval);
@@ -120,9 +125,10 @@ impl<W: Observer> Machine<W> {
                 continue;
             };
             if one.due <= self.now {
+                let is_decided = self.tasks[slot as usize].place != Where::Hands;
                 self.kick_for_waiter(slot, cpu);
                 one.checks += 1;
-                one.due = self.now + one.interval;
+                one.due = if is_decided { next_turn(self.now) } else { self.now + one.interval };
                 self.rechecks[cpu as usize].waiters[place] = Some(one);
             }
             next = Some(next.map_or(one.due, |next: u64| next.min(one.due)));
