@@ -3,9 +3,9 @@
  * The recheck: what no event reports.
  *
  * Invariant: no CPU runs a task of a lower tier than a waiting task that it could run, for longer
- * than FP_RECHECK_NS while that task waits for a decision, and FP_TURN_NS while it waits for its
- * turn, as far as the limits on kicks allow. No CPU idles beside a waiting task for longer than a
- * round.
+ * than FP_RECHECK_NS while that task waits for a decision, and 2 * FP_TURN_NS while it waits for
+ * its turn, as far as the limits on kicks allow. No CPU idles beside a waiting task for longer than
+ * a round.
  *
  * A kick may be lost: it lands while the scheduler process is leaving another CPU and is in no DSQ,
  * or in the middle of a switch, when its CPU has looked for work already. A decided task may be
