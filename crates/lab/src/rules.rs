@@ -97,7 +97,7 @@ impl Ran {
     }
 }
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 15] = [
     "turned over",
     "acts in",
     "p99",
@@ -110,6 +110,8 @@ const COLUMNS: [&str; 13] = [
     "work",
     "from",
     "to",
+    "fair",
+    "shares",
     "complaints",
 ];
 
@@ -123,6 +125,10 @@ struct Worth {
     /// Their mean by mix, and that of the work of the loads.
     means: [Mean; 2],
     missed: [u64; 2],
+    /// The mean of the least by the most work among equals, as it is and turned over.
+    fair: [Option<Mean>; 2],
+    /// The mean change of a part's share among hogs of different weight.
+    shares: Option<Mean>,
     complaints: u64,
 }
 
@@ -141,12 +147,17 @@ impl Worth {
         });
         let by_mix: Vec<f64> = by_mix.map(|mean| mean.of).collect();
         let work: Vec<f64> = lines.iter().filter_map(|line| Some(line.work?.ln())).collect();
+        let fair = |side: usize| lines.iter().filter_map(move |line| Some(line.fairness?[side]));
+        let fair = [0, 1].map(|side| Mean::of(&fair(side).collect::<Vec<_>>()));
+        let shares: Vec<f64> = lines.iter().filter_map(|line| line.weights).collect();
         let missed = |side: usize| lines.iter().map(|line| line.missed[side]).sum();
         Ok(Worth {
             acts: count(&|runs| runs[0].trail != runs[number].trail) as u64,
             p99,
             means: [by_mix, work].map(|logs| Mean::of(&logs).unwrap_or_default()),
             missed: [missed(0), missed(1)],
+            fair,
+            shares: Mean::of(&shares),
             complaints: count(&|runs| !runs[number].is_good) as u64,
         })
     }
@@ -167,6 +178,11 @@ impl Worth {
         row.extend([at(0.0), at(0.9), at(1.0)]);
         row.push(format!("{} -> {}", self.missed[0], self.missed[1]).into());
         row.extend(work);
+        row.push(match self.fair {
+            [Some(base), Some(turned)] => format!("{:.3} -> {:.3}", base.of, turned.of).into(),
+            _ => Cell::None,
+        });
+        row.push(self.shares.map_or(Cell::None, |mean| cell(mean.of)));
         row.push(self.complaints.into());
         row
     }
