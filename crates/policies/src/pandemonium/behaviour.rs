@@ -4,7 +4,8 @@
 //! the CPU, how long it runs between two sleeps, and how much that varies.
 //!
 //! Averages are exponential. They have eight fraction bits, so that small values change too: the
-//! average of a task of 100 Hz that slows to 1 Hz drops as quickly as any other.
+//! average of a task of 100 Hz that slows to 1 Hz drops as quickly as any other. After a long sleep
+//! an average makes additional steps, one for each unit of time without a wakeup.
 
 use pandemonium_engine::procdb::{Observation, Prediction, Rate};
 use pandemonium_engine::task::{Arrival, Cause, Tier};
@@ -25,6 +26,10 @@ const RUN_NEW: Span = Span::from_micros(100);
 /// From this many wakeups on the averages are used. Earlier ones are only counted, because they
 /// describe the start of a program.
 const AGE_KNOWN: u8 = 2;
+/// Fewest wakeups after which the facts of the fast path replace the task's first messages.
+/// Chosen: the last run and sleep then follow another run and sleep, so they are not the start of a
+/// program.
+const OBSERVED_MIN: u64 = 3;
 /// From this many wakeups on averages move by an eighth, before that by a half.
 pub const AGE_MATURE: u8 = 8;
 /// The count of wakeups stops here.
@@ -146,12 +151,30 @@ impl Behaviour {
         Behaviour { run: ShortSpan::of(run), age: AGE_KNOWN, ..Behaviour::default() }
     }
 
+    /// The behaviour from the facts of the fast path. It is for a task that was not queued to user
+    /// space before, because its wakeups found idle CPUs. It is as if observation had begun with
+    /// the task's last run, so that an urgent task is urgent at once when an idle machine becomes
+    /// busy. `None` for a task that lost its CPU, because its run is not over.
+    pub fn observed(arrival: &Arrival) -> Option<Behaviour> {
+        let facts = arrival.facts.filter(|facts| facts.woken > facts.stopped)?;
+        let enough = facts.wakeups >= OBSERVED_MIN && facts.run_interval > Span::ZERO;
+        enough.then(|| Behaviour {
+            woken: facts.stopped.before(facts.run_interval),
+            cpu_time: facts.cpu_time - facts.run_interval,
+            wakeups: facts.wakeups as u32 - 1,
+            voluntary: (facts.voluntary as u32).saturating_sub(1),
+            age: AGE_KNOWN - 1,
+            ..Behaviour::default()
+        })
+    }
+
     /// Learns from a message. `ran` is the CPU time since the last one.
     pub fn observe(&mut self, now: Stamp, arrival: &Arrival, ran: Span) {
         match arrival.cause {
-            Cause::New => self.begin(now, arrival),
             Cause::Requeue => self.awake = ShortSpan::of(arrival.awake),
-            Cause::Wakeup => {
+            // A task that the fast path has observed is new to the table, but it has woken up.
+            Cause::New if self.age == 0 => self.begin(now, arrival),
+            Cause::New | Cause::Wakeup => {
                 let interval = self.interval(now, arrival, ran);
                 self.note_share(&interval);
                 self.age = self.age.saturating_add(1).min(AGE_MAX);
@@ -205,14 +228,18 @@ impl Behaviour {
     /// in steps of an eighth a program that has computed for seconds would be a hog for twenty
     /// wakeups more. Rates do not restart, so one short run does not make a hog LatCritical.
     fn learn(&mut self, seen: &Interval) {
+        let units = seen.length.as_nanos() / UNIT.as_nanos();
         let rate = |events: u64, max: u64| {
             let doubled = UNIT.scale(events << (FRACTION + 1), seen.length.as_nanos());
             (doubled.as_nanos().saturating_add(1) / 2).min(max << FRACTION) as u32
         };
         let wakes = rate(seen.wakeups, WAKE_FREQ_MAX);
         let switches = rate(seen.voluntary, CSW_RATE_MAX);
-        self.wake_freq = self.rate(self.wake_freq.into(), wakes) as u16;
-        self.csw_rate = self.rate(self.csw_rate, switches);
+        // One step for the wakeup, and one for each unit of time without a wakeup.
+        for _ in 0..1 + units.min(u64::from(AGE_MATURE)) {
+            self.wake_freq = self.rate(self.wake_freq.into(), wakes) as u16;
+            self.csw_rate = self.rate(self.csw_rate, switches);
+        }
         let run = seen.run().min(RUN_COUNTS_MAX);
         let off = Span::from_nanos(run.as_nanos().abs_diff(self.run().as_nanos()));
         let contradicts = self.run() > FRAME && run <= RUN_SHORT;
@@ -389,7 +416,7 @@ mod tests {
     #[test]
     fn the_score_of_a_task_that_slows_down_drops() {
         let quick = task_at(100, 200, 60);
-        let slow = continues(quick, 1, 200, 16);
+        let slow = continues(quick, 1, 200, 5);
         assert!(slow.score() < 8, "{}", slow.score());
     }
 
@@ -446,6 +473,39 @@ mod tests {
         assert_eq!(seen.wake_freq(), 10);
         assert_eq!(seen.run(), Span::from_micros(200));
         assert_eq!(seen.score(), 100);
+    }
+
+    /// A wakeup at 100 ms after a sleep of 9 ms and a run of 1 ms.
+    fn facts_after(wakeups: u64) -> Facts {
+        let at = |ms: u64| Stamp::from_nanos(ms * 1_000_000);
+        let run = Span::from_millis(1);
+        let (woken, stopped, cpu_time) = (at(100), at(91), run.scale(wakeups, 1));
+        Facts {
+            wakeups,
+            voluntary: wakeups - 1,
+            cpu_time,
+            woken,
+            run_interval: run,
+            stopped,
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn facts_of_the_fast_path_count_at_the_first_message() {
+        let of = |facts| Behaviour::observed(&Arrival { facts: Some(facts), ..wakeup() });
+        let mut seen = of(facts_after(3)).expect("three wakeups");
+        assert!(!seen.is_known(), "before the wakeup itself is taken in");
+        let arrival = Arrival { facts: Some(facts_after(3)), ..wakeup() };
+        seen.observe(Stamp::from_nanos(100_000_000), &arrival, Span::from_millis(1));
+        assert!(seen.is_known());
+        assert_eq!((seen.wake_freq(), seen.run()), (10, Span::from_millis(1)));
+        assert_eq!(of(facts_after(2)), None, "its last run may be the start of a program");
+        let lost = Facts { stopped: facts_after(3).woken, ..facts_after(3) };
+        assert_eq!(of(lost), None, "it has lost its CPU, not slept");
+        let unseen = Facts { run_interval: Span::ZERO, ..facts_after(3) };
+        assert_eq!(of(unseen), None);
+        assert_eq!(Behaviour::observed(&wakeup()), None, "without a fast path");
     }
 
     /// A task that wakes every 5 ms for `us`, after a run of `computed` and a sleep of one second.

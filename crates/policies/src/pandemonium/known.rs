@@ -57,7 +57,7 @@ impl Task {
     }
 
     /// The task has a new name, so everything learned under the old one is dropped. The behaviour
-    /// restarts from the name's prediction.
+    /// restarts from the name's prediction, or without one from what the fast path has observed.
     pub fn begin_as(
         &mut self,
         now: Stamp,
@@ -69,13 +69,16 @@ impl Task {
         self.learned = None;
         self.classification = Classification::of(name);
         self.name_prediction = NamePrediction::Nothing;
-        self.behaviour = Behaviour::default();
+        let observed = Behaviour::observed(arrival).filter(|_| prediction.is_none());
+        self.behaviour = observed.unwrap_or_default();
         if let Some(prediction) = prediction {
             self.name_prediction = NamePrediction::Tier(prediction.tier);
             self.classification.score = prediction.tier;
             self.behaviour = Behaviour::predicted(&prediction);
         }
-        self.behaviour.begin(now, arrival);
+        if observed.is_none() {
+            self.behaviour.begin(now, arrival);
+        }
     }
 
     /// CPU time since the last message.

@@ -328,7 +328,7 @@ impl Pandemonium {
         let is_fresh = task.is_fresh(context.knobs);
         let key = context.now + self.key_offset(slice, tier, is_fresh);
         let (placement, preempt) = self.placer.place(request, tier, context);
-        self.placer.note(placement, slice, context);
+        self.placer.note(placement, tier, slice, context);
         Dispatch {
             pid: request.pid,
             ticket: request.ticket,

@@ -37,6 +37,8 @@ struct Sent {
     through: Stamp,
     /// The total slice of those sent in the same round as the last one.
     together: Span,
+    /// The highest tier among them.
+    tier: Tier,
 }
 
 /// Places tasks, and records how many it sent to each CPU.
@@ -100,7 +102,7 @@ impl Placer {
             (Placement::Cpu(cpu), _)
                 if request.kicked.is_some()
                     && knobs.rules.depth_gate
-                    && !self.has_space(cpu, context) =>
+                    && !self.has_space(cpu, tier, context) =>
             {
                 (Placement::Any { near }, false)
             }
@@ -176,9 +178,13 @@ impl Placer {
     }
 
     /// Whether one more task may wait in the CPU's own queue: few tasks are in it, and their slices
-    /// are short.
-    fn has_space(&self, cpu: CpuId, context: &PlacementContext) -> bool {
+    /// are short. A task of a higher tier comes before all of them. In the shared queue it would
+    /// come after them, because a CPU serves its own queue first.
+    fn has_space(&self, cpu: CpuId, tier: Tier, context: &PlacementContext) -> bool {
         let sent = self.sent[cpu.as_raw() as usize];
+        if tier > sent.tier {
+            return true;
+        }
         if sent.at == context.now && sent.together > AHEAD_MAX {
             return false;
         }
@@ -196,16 +202,23 @@ impl Placer {
         if context.now.since(sent.at) >= context.knobs.slice { 0 } else { sent.tasks }
     }
 
-    /// Records that a task was sent with this slice.
-    pub fn note(&mut self, placement: Placement, slice: Span, context: &PlacementContext) {
+    /// Records that a task of this tier was sent with this slice.
+    pub fn note(
+        &mut self,
+        placement: Placement,
+        tier: Tier,
+        slice: Span,
+        context: &PlacementContext,
+    ) {
         self.before = None;
         let Placement::Cpu(cpu) = placement else { return };
         let waiting = self.waiting_at(cpu, context);
         let cell = &mut self.sent[cpu.as_raw() as usize];
+        let tier = if waiting == 0 { tier } else { cell.tier.max(tier) };
         self.before = Some((cpu, *cell));
         let through = cell.through.max(context.now) + slice;
         let together = if cell.at == context.now { cell.together } else { Span::ZERO } + slice;
-        *cell = Sent { tasks: waiting + 1, at: context.now, through, together };
+        *cell = Sent { tasks: waiting + 1, at: context.now, through, together, tier };
     }
 
     /// Undoes the last [`note`](Placer::note), because the dispatch was refused.
@@ -307,7 +320,7 @@ mod tests {
         let mut placer = Placer::new(&Setup::of_cpus(4));
         for _ in 0..sent {
             let then = context(1 << 30, &usual);
-            placer.note(Placement::Cpu(cpu(2)), usual.slice, &then);
+            placer.note(Placement::Cpu(cpu(2)), Tier::LatCritical, usual.slice, &then);
         }
         placer.place(request, tier, &context((1 << 30) + 100_000, knobs))
     }
@@ -363,7 +376,7 @@ mod tests {
         let second = |slice_us, later| {
             let mut placer = Placer::new(&Setup::of_cpus(4));
             let slice = Span::from_micros(slice_us);
-            placer.note(Placement::Cpu(cpu(2)), slice, &context(0));
+            placer.note(Placement::Cpu(cpu(2)), Tier::LatCritical, slice, &context(0));
             placer.place(&request(Some(1)), Tier::LatCritical, &context(later))
         };
         assert_eq!(second(150, 0), (Placement::Cpu(cpu(2)), false));
@@ -467,7 +480,7 @@ mod tests {
         let context = PlacementContext { now, view, mode, limits: &limits, knobs: &knobs };
         let mut placer = Placer::new(&setup);
         for &number in sent {
-            placer.note(Placement::Cpu(cpu(number)), knobs.slice, &context);
+            placer.note(Placement::Cpu(cpu(number)), Tier::Batch, knobs.slice, &context);
         }
         placer.place_in_domain(request, &context).map(CpuId::as_raw)
     }
@@ -544,10 +557,29 @@ mod tests {
         let mode = Mode::default();
         let context = PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
         let mut placer = Placer::new(&Setup::of_cpus(2));
-        let has_space = |placer: &Placer| placer.has_space(cpu(2), &context);
-        placer.note(Placement::Cpu(cpu(2)), knobs.slice, &context);
-        assert!(!has_space(&placer));
+        let has_space = |placer: &Placer, tier| placer.has_space(cpu(2), tier, &context);
+        placer.note(Placement::Cpu(cpu(2)), Tier::Interactive, knobs.slice, &context);
+        assert!(!has_space(&placer, Tier::Interactive));
         placer.forget();
-        assert!(has_space(&placer));
+        assert!(has_space(&placer, Tier::Interactive));
+    }
+
+    /// New tasks fill the queue of the CPU that is kicked for an urgent wakee.
+    #[test]
+    fn a_task_goes_into_a_full_queue_of_lower_tiers() {
+        let (limits, knobs, view) = (Scaling::new(4), Knobs::default(), view(2));
+        let now = Stamp::from_nanos(1 << 30);
+        let mode = Mode::default();
+        let context = PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
+        let mut placer = Placer::new(&Setup::of_cpus(4));
+        let mut send = |tier| {
+            let (placement, _) = placer.place(&request(Some(1)), tier, &context);
+            placer.note(placement, tier, knobs.slice, &context);
+            placement
+        };
+        let own = Placement::Cpu(cpu(2));
+        assert_eq!([send(Tier::Interactive), send(Tier::Interactive)], [own, ANYWHERE.0]);
+        assert_eq!([send(Tier::LatCritical), send(Tier::LatCritical)], [own, ANYWHERE.0]);
+        assert_eq!(send(Tier::Interactive), ANYWHERE.0);
     }
 }
