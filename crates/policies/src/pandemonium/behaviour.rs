@@ -172,9 +172,8 @@ impl Behaviour {
     pub fn observe(&mut self, now: Stamp, arrival: &Arrival, ran: Span) {
         match arrival.cause {
             Cause::Requeue => self.awake = ShortSpan::of(arrival.awake),
-            // A task that the fast path has observed is new to the table, but it has woken up.
-            Cause::New if self.age == 0 => self.begin(now, arrival),
-            Cause::New | Cause::Wakeup => {
+            Cause::New => self.begin(now, arrival),
+            Cause::Wakeup => {
                 let interval = self.interval(now, arrival, ran);
                 self.note_share(&interval);
                 self.age = self.age.saturating_add(1).min(AGE_MAX);

@@ -186,15 +186,15 @@ impl Classification {
         knobs: &Knobs,
     ) {
         match arrival.cause {
-            Cause::Requeue => self.cpu_bound |= seen.awake() > usual_limit(seen, knobs),
-            _ if seen.is_known() => {
+            Cause::New => {}
+            Cause::Wakeup => {
                 self.cpu_bound = false;
-                self.score = by_score(seen.score(), knobs);
+                self.fork_loop = seen.is_fork_loop(self.fork_loop);
+                if seen.is_known() {
+                    self.score = by_score(seen.score(), knobs);
+                }
             }
-            _ => self.cpu_bound = false,
-        }
-        if arrival.cause == Cause::Wakeup {
-            self.fork_loop = seen.is_fork_loop(self.fork_loop);
+            Cause::Requeue => self.cpu_bound |= seen.awake() > usual_limit(seen, knobs),
         }
         let (mut tier, mut reason, mut behaves) = (self.score, 0, self.score);
         let subject = Subject { now: self, seen, arrival, knobs, treatment };

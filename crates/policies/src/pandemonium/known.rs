@@ -57,14 +57,15 @@ impl Task {
     }
 
     /// The task has a new name, so everything learned under the old one is dropped. The behaviour
-    /// restarts from the name's prediction, or without one from what the fast path has observed.
+    /// restarts from the name's prediction, or without one from what the fast path has
+    /// observed of its last run and sleep. Returns whether it has.
     pub fn begin_as(
         &mut self,
         now: Stamp,
         arrival: &Arrival,
         name: Name,
         prediction: Option<Prediction>,
-    ) {
+    ) -> bool {
         self.comm = arrival.comm;
         self.learned = None;
         self.classification = Classification::of(name);
@@ -79,6 +80,7 @@ impl Task {
         if observed.is_none() {
             self.behaviour.begin(now, arrival);
         }
+        observed.is_some()
     }
 
     /// CPU time since the last message.
@@ -112,9 +114,13 @@ impl Task {
     /// is expected to use a full slice: a child cut off earlier waits while its siblings are forked.
     pub fn likely_run(&self, knobs: &Knobs) -> Span {
         let is_predicted = matches!(self.name_prediction, NamePrediction::Tier(_));
+        let run = match self.classification.tier {
+            Tier::LatCritical => self.behaviour.run(),
+            _ => self.behaviour.expected_run(),
+        };
         match self.behaviour.is_known() || is_predicted {
-            true => self.behaviour.run(),
-            false => self.behaviour.run().max(knobs.slice),
+            true => run,
+            false => run.max(knobs.slice),
         }
     }
 }

@@ -160,11 +160,11 @@ impl Pandemonium {
     }
 
     /// Applies a new name ([`Task::begin_as`]).
-    fn rename(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) {
+    fn rename(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) -> bool {
         let known = self.programs.predict(&arrival.comm).filter(|_| self.knobs.rules.procdb);
         let name = self.classifier.look_up(&arrival.comm);
         self.predictions += u64::from(known.is_some());
-        self.table.data_mut(slot).begin_as(now, arrival, name, known);
+        self.table.data_mut(slot).begin_as(now, arrival, name, known)
     }
 
     /// Updates the task from its message: CPU time used, behaviour, classification. `since` is the
@@ -178,10 +178,14 @@ impl Pandemonium {
         running: u32,
     ) {
         let ran = self.account(slot, arrival, running);
+        let again;
+        let mut arrival = arrival;
         if has_just_forked(arrival) {
             self.begin_forked(slot, now, arrival);
-        } else if self.gets_name(slot, arrival) {
-            self.rename(slot, now, arrival);
+        } else if self.gets_name(slot, arrival) && self.rename(slot, now, arrival) {
+            // New to the table, but not to the kernel: it has woken up before.
+            again = Arrival { cause: Cause::Wakeup, ..*arrival };
+            arrival = &again;
         }
         let knobs = &self.knobs;
         let task = self.table.data_mut(slot);
