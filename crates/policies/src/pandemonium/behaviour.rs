@@ -34,6 +34,9 @@ const OBSERVED_MIN: u64 = 3;
 pub const AGE_MATURE: u8 = 8;
 /// The count of wakeups stops here.
 const AGE_MAX: u8 = 16;
+/// Longest part of a run that counts as one fork. Chosen: the fork of a large process takes so
+/// long.
+const FORK_COST: Span = Span::from_millis(1);
 /// A frame at 60 Hz. An average run longer than this is that of a hog.
 pub const FRAME: Span = Span::from_micros(16_667);
 /// The most that one run counts: a longer one is a hog's run too, and says no more.
@@ -239,7 +242,7 @@ impl Behaviour {
             self.wake_freq = self.rate(self.wake_freq.into(), wakes) as u16;
             self.csw_rate = self.rate(self.csw_rate, switches);
         }
-        let run = seen.run().min(RUN_COUNTS_MAX);
+        let run = without_forks(seen.run(), self.forks()).min(RUN_COUNTS_MAX);
         let off = Span::from_nanos(run.as_nanos().abs_diff(self.run().as_nanos()));
         let contradicts = self.run() > FRAME && run <= RUN_SHORT;
         if self.age == AGE_KNOWN || contradicts {
@@ -359,6 +362,13 @@ fn slept(now: Stamp, arrival: &Arrival) -> Span {
         None if arrival.stopped == Stamp::default() => Span::ZERO,
         None => now.since(arrival.stopped),
     }
+}
+
+/// The CPU time of a run without its forks, because that is spent for the children: a shell is not a
+/// hog because it starts commands. Each fork counts as [`FORK_COST`]. If forks are quicker than
+/// that, the run and each fork count as equal parts, so that the run is never zero.
+fn without_forks(run: Span, forks: u64) -> Span {
+    (run - FORK_COST.scale(forks, 1)).max(run.scale(1, forks + 1))
 }
 
 #[cfg(test)]
@@ -543,6 +553,19 @@ mod tests {
         };
         assert!(after(10, 10) && !after(10, 9));
         assert!(after(5_000, 128) && !after(5_000, 127));
+    }
+
+    #[test]
+    fn the_time_of_forks_is_not_part_of_the_run() {
+        let mut seen = task_at(10, 500, 20);
+        for _ in 0..60 {
+            (0..12).for_each(|_| seen.note_fork());
+            seen = continues(seen, 10, 20_000, 1);
+        }
+        let run = seen.run().as_micros();
+        assert!((7_900..=8_000).contains(&run), "20 ms without twelve forks of 1 ms: {run} us");
+        let quick = without_forks(Span::from_micros(400), 1);
+        assert_eq!(quick, Span::from_micros(200), "half of a run with one quick fork");
     }
 
     #[test]

@@ -104,7 +104,7 @@ const fn batch(applies: bool) -> TierDemand {
 const BY_BEHAVIOUR: usize = 5;
 
 /// All rules, in their order.
-const RULES: [Rule; 11] = [
+const RULES: [Rule; 12] = [
     Rule {
         says: "its behaviour says so",
         demands: |it, _| match it.knobs.rules.classifier {
@@ -131,6 +131,14 @@ const RULES: [Rule; 11] = [
     Rule {
         says: "it takes a large part of the machine while tasks that compute get next to nothing",
         demands: |it, _| batch(it.knobs.rules.batch_starvation && it.now.over_share),
+    },
+    // A fork takes long, and its child starts as Interactive, so the parent is no more urgent.
+    Rule {
+        says: "it has forked since it woke up",
+        demands: |it, _| match it.knobs.rules.classifier && it.seen.forks() > 0 {
+            true => TierDemand::AtMost(Tier::Interactive),
+            false => TierDemand::None,
+        },
     },
     // A late frame of a compositor delays the frames of all programs. But any program can take such
     // a name, so the name raises no task that behaves like a hog or takes more than half of a CPU.
@@ -413,6 +421,16 @@ mod tests {
             slower(2_200, &mut fork) > Tier::Batch,
             "a third of its time is below the limit to enter"
         );
+    }
+
+    #[test]
+    fn a_parent_is_not_more_urgent_than_its_children() {
+        let mut task = TestTask::of("server");
+        assert_eq!(task.settle(300, 5_000), Tier::LatCritical);
+        assert_eq!(task.message(Cause::Requeue, 300, 300), Tier::LatCritical);
+        task.seen.note_fork();
+        assert_eq!(task.message(Cause::Requeue, 300, 600), Tier::Interactive);
+        assert_eq!(task.settle(300, 5_000), Tier::LatCritical, "after it has slept");
     }
 
     #[test]

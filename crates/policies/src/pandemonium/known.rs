@@ -5,6 +5,7 @@
 
 use super::behaviour::Behaviour;
 use super::classify::{Classification, Name};
+use super::slices::Need;
 use crate::knobs::Knobs;
 use pandemonium_engine::procdb::{Minute, Prediction};
 use pandemonium_engine::table::TaskTable;
@@ -110,18 +111,18 @@ impl Task {
         seen.is_known() && seen.awake() < knobs.slice_min
     }
 
-    /// How long it is expected to run. An unknown task, without observed behaviour or prediction,
-    /// is expected to use a full slice: a child cut off earlier waits while its siblings are forked.
-    pub fn likely_run(&self, knobs: &Knobs) -> Span {
+    /// What its slice depends on. An unknown task, without observed behaviour or prediction, gets a
+    /// full slice: a child cut off earlier waits while its siblings are forked.
+    pub fn need(&self, knobs: &Knobs) -> Need {
+        let (tier, seen) = (self.classification.tier, &self.behaviour);
         let is_predicted = matches!(self.name_prediction, NamePrediction::Tier(_));
-        let run = match self.classification.tier {
-            Tier::LatCritical => self.behaviour.run(),
-            _ => self.behaviour.expected_run(),
+        let run = match tier {
+            Tier::LatCritical => seen.run(),
+            _ if seen.is_known() || is_predicted => seen.expected_run(),
+            _ => seen.expected_run().max(knobs.slice),
         };
-        match self.behaviour.is_known() || is_predicted {
-            true => run,
-            false => run.max(knobs.slice),
-        }
+        let effective_weight = self.effective_weight.into();
+        Need { tier, run, forks: seen.forks(), effective_weight }
     }
 }
 

@@ -327,8 +327,7 @@ impl Pandemonium {
         let task = self.table.data(slot);
         let tier = task.classification.tier;
         let knobs = self.assigned.knobs(task.classification.treatment, context.knobs);
-        let (run, weight) = (task.likely_run(&knobs), task.effective_weight.into());
-        let slice = slice(tier, run, weight, context.mode, &knobs);
+        let slice = slice(&task.need(&knobs), context.mode, &knobs);
         let is_fresh = task.is_fresh(context.knobs);
         let key = context.now + self.key_offset(slice, tier, is_fresh);
         let (placement, preempt) = self.placer.place(request, tier, context);
