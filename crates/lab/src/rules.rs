@@ -17,7 +17,7 @@ use pandemonium_statistics::mix::judge::{Line, Pair, judge};
 use pandemonium_statistics::sample::Sample;
 use std::process::ExitCode;
 
-/// The seed of what the tasks of a mix draw while they run, and the one that shows what chance does.
+/// The seed of what the tasks of a mix draw while they run, and one that shows what chance does.
 const SEEDS: [u64; 2] = [1, 2];
 /// The shortest time that a ratio divides by, in microseconds: no person notices less.
 const NOTICED_US: f64 = 100.0;

@@ -364,8 +364,8 @@ fn slept(now: Stamp, arrival: &Arrival) -> Span {
     }
 }
 
-/// The CPU time of a run without its forks, because that is spent for the children: a shell is not a
-/// hog because it starts commands. Each fork counts as [`FORK_COST`]. If forks are quicker than
+/// The CPU time of a run without its forks, which is spent for the children: a shell is not a hog
+/// because it starts commands. Each fork counts as [`FORK_COST`]. If forks are quicker than
 /// that, the run and each fork count as equal parts, so that the run is never zero.
 fn without_forks(run: Span, forks: u64) -> Span {
     (run - FORK_COST.scale(forks, 1)).max(run.scale(1, forks + 1))

@@ -246,7 +246,8 @@ fn usual_limit(seen: &Behaviour, knobs: &Knobs) -> Span {
     limit + knobs.cpu_bound_thresh.scale(seen.forks(), 1)
 }
 
-/// Whether it is a workqueue thread, or another kernel thread that is not nice. Decided by facts, without facts by name.
+/// Whether it is a workqueue thread, or another kernel thread that is not nice. Decided by facts,
+/// without facts by name.
 fn is_kernel_thread(arrival: &Arrival) -> bool {
     match &arrival.facts {
         Some(facts) => facts.workqueue || facts.kthread && facts.nice <= 0,

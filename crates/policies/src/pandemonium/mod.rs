@@ -127,8 +127,8 @@ impl Pandemonium {
         Task::at(self.clock.now())
     }
 
-    /// Starts a forked task. It has its parent's name, which predicts nothing about it, so only what
-    /// the name itself says counts. A fork loop's child is part of the loop.
+    /// Starts a forked task. It has its parent's name, which predicts nothing about it, so only a
+    /// listed name counts. A fork loop's child is part of the loop.
     fn begin_forked(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) {
         let fork_loop = self.note_parent(arrival);
         let name = self.classifier.look_up(&arrival.comm);
