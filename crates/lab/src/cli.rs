@@ -51,6 +51,8 @@ pub enum Command {
     Mix(MixArgs),
     /// Run a set of mixes and compare policies with the first, part by part
     Mixes(MixesArgs),
+    /// Switch each rule of a policy off (or on) over a set of mixes: what it is worth
+    Rules(RulesArgs),
     /// Write a crate with a policy of your own: policy, scheduler, lab, test
     New(NewArgs),
 }
@@ -335,6 +337,38 @@ impl MixesArgs {
         let usual = [Vruntime::NAME, catalog().default_policy().name];
         usual.iter().filter_map(|name| catalog().find(name).ok()).collect()
     }
+}
+
+#[derive(Debug, Args)]
+pub struct RulesArgs {
+    /// A seed, or the first and the last of every second one: 2..400 for 2, 4, 6 to 400
+    #[arg(value_name = "SEED..SEED")]
+    pub seeds: Seeds,
+
+    /// CPUs of the machine, 1 to 1024; each mix is drawn for each number
+    #[arg(short = 'n', long, value_name = "N,N", value_delimiter = ',', default_value = "2,4",
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cpus: Vec<u32>,
+
+    /// Play the workloads that come with the lab, too
+    #[arg(long)]
+    pub workloads: bool,
+
+    /// Only these switches, with commas in between: rule.deficit,rule.rested
+    #[arg(long, value_name = "RULE,RULE", value_delimiter = ',')]
+    pub only: Vec<String>,
+
+    /// The policy
+    #[arg(short, long, value_name = "P", value_parser = policy)]
+    pub policy: Option<PolicyInfo>,
+
+    /// Change a setting of the policy in every run: `--set rule.orders=off`
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    pub set: Vec<String>,
+
+    /// How to print the result
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
 }
 
 fn fault(name: &str) -> Result<Fault, String> {

@@ -34,6 +34,7 @@ mod play;
 mod recordings;
 mod replay;
 mod report;
+mod rules;
 mod run;
 mod shipped;
 mod simulated;
@@ -79,6 +80,7 @@ fn command(command: &Command) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Mixes(args) => mixes::run(args),
+        Command::Rules(args) => rules::run(args),
         Command::New(args) => new::run(args),
         Command::Workloads => {
             for (name, _) in shipped::ALL {

@@ -56,7 +56,7 @@ pub fn run(args: &MixesArgs) -> Result<ExitCode> {
 
 /// A mix under one policy.
 #[derive(Serialize)]
-struct Mix {
+pub struct Mix {
     mix: String,
     cpus: u32,
     policy: &'static str,
@@ -64,12 +64,13 @@ struct Mix {
 }
 
 impl Mix {
-    fn measured(&self) -> Measured<'_> {
+    pub fn measured(&self) -> Measured<'_> {
         Measured { mix: &self.mix, cpus: self.cpus, parts: &self.parts }
     }
 }
 
-fn mix(case: &Case, played: &Played) -> Mix {
+/// What a run measured of the parts of a mix.
+pub fn mix(case: &Case, played: &Played) -> Mix {
     let workload = &case.trial.workload;
     Mix {
         mix: workload.name.clone(),

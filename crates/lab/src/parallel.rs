@@ -10,18 +10,23 @@ use std::thread;
 
 /// Plays all cases and returns what came of them, in their order.
 pub fn play_all(cases: &[Case]) -> Vec<Played> {
+    play_each(cases, |_, played| played)
+}
+
+/// Plays all cases and returns what `keep` keeps of each, in their order.
+pub fn play_each<T: Send>(cases: &[Case], keep: impl Fn(&Case, Played) -> T + Sync) -> Vec<T> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(cases.len());
     let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, Played)>> = Mutex::new(Vec::with_capacity(cases.len()));
+    let done: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(cases.len()));
     let bar = bar(cases.len() as u64);
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some((number, case)) = key_input(&next, cases) {
-                    let played = case.play(&mut ());
+                while let Some((number, case)) = following(&next, cases) {
+                    let kept = keep(case, case.play(&mut ()));
                     bar.inc(1);
                     let mut done = done.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    done.push((number, played));
+                    done.push((number, kept));
                 }
             });
         }
@@ -29,10 +34,10 @@ pub fn play_all(cases: &[Case]) -> Vec<Played> {
     bar.finish_and_clear();
     let mut done = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     done.sort_by_key(|(number, _)| *number);
-    done.into_iter().map(|(_, played)| played).collect()
+    done.into_iter().map(|(_, kept)| kept).collect()
 }
 
-fn key_input<'a>(next: &AtomicUsize, cases: &'a [Case]) -> Option<(usize, &'a Case)> {
+fn following<'a>(next: &AtomicUsize, cases: &'a [Case]) -> Option<(usize, &'a Case)> {
     let number = next.fetch_add(1, Ordering::Relaxed);
     cases.get(number).map(|case| (number, case))
 }

@@ -128,8 +128,6 @@ pandemonium_engine::knobs! {
         "rule.burst_cusum": burst_cusum: bool = true, Kind::Switch;
         /// Very many wakeups at once are a burst.
         "rule.burst_wakeups": burst_wakeups: bool = true, Kind::Switch;
-        /// A task is placed near its cache, as the affinity knob says.
-        "rule.affinity": affinity: bool = true, Kind::Switch;
         /// Placement prefers the memory node of the last run.
         "rule.numa": numa: bool = true, Kind::Switch;
         /// Few tasks may wait in one CPU's own queue.

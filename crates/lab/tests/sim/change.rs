@@ -121,10 +121,10 @@ fn no_wakeup_waits_long_after_a_change_in_company() {
 
 /// The work of a hog that runs `program` beside plain hogs, as a part of their average, in percent,
 /// and the longest wait of a probe beside them.
-fn gain(cpus: u32, seed: u64, program: Vec<Step>) -> (u64, Span) {
+fn gain(cpus: u32, seed: u64, comm: &str, program: Vec<Step>) -> (u64, Span) {
     let others = hogs(cpus);
     let probe = crate::common::probe();
-    let w = workload([vec![Group::new("other", 1, program), probe], others].concat(), ms(6_000));
+    let w = workload([vec![Group::new(comm, 1, program), probe], others].concat(), ms(6_000));
     let demands = pandemonium_sim::checkers::Demands { wait: ms(1_000), ..crate::common::DEMANDS };
     let ran = crate::common::run(setup(cpus, seed), w, demands, pandemonium(cpus));
     let [other, probe, hogs] = &ran.outcome.groups[..] else { panic!("three groups") };
@@ -132,17 +132,19 @@ fn gain(cpus: u32, seed: u64, program: Vec<Step>) -> (u64, Span) {
 }
 
 #[test]
-fn no_hog_gains_by_sleeping() {
+fn no_hog_gains_by_sleeping_or_by_its_name() {
     let work = |span| Step::Work(Draw::fixed(span));
     let sleep = |span| Step::Sleep(Draw::fixed(span));
     let programs = [
-        ("one short sleep", vec![work(ms(200)), sleep(ms(1))]),
-        ("a short run", vec![work(ms(200)), sleep(ms(1)), work(us(10)), sleep(us(50))]),
-        ("a long sleep", vec![work(ms(200)), sleep(ms(130))]),
+        ("other", "one short sleep", vec![work(ms(200)), sleep(ms(1))]),
+        ("other", "a short run", vec![work(ms(200)), sleep(ms(1)), work(us(10)), sleep(us(50))]),
+        ("other", "a long sleep", vec![work(ms(200)), sleep(ms(130))]),
+        ("kwin", "a compositor's name", vec![work(ms(1_000))]),
+        ("kwin", "that name and short sleeps", vec![work(ms(20)), sleep(us(100))]),
     ];
     for (cpus, seed) in [1, 2, 4].into_iter().flat_map(|cpus| [1, 2].map(|seed| (cpus, seed))) {
-        for (name, program) in &programs {
-            let (percent, wait) = gain(cpus, seed, program.clone());
+        for (comm, name, program) in &programs {
+            let (percent, wait) = gain(cpus, seed, comm, program.clone());
             println!("{name}, {cpus} CPUs, seed {seed}: {percent} %, {}", wait.as_micros());
             assert!(
                 percent <= 110,

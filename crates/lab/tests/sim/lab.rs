@@ -97,6 +97,7 @@ fn mistakes_are_explained() {
         (&["swarm", "0"], "0 is not in 1.."),
         (&["compare", "wake", "--seeds", "3"], "3 is not in 10"),
         (&["sweep", "wake", "--over", "cpus"], "cpus=2..64"),
+        (&["rules", "2..4", "--only", "rule.luck"], "there is no switch \"rule.luck\""),
         (&["swarm", "1", "--without", "rain"], "expected one of ring-full"),
     ] {
         let output = lab(arguments);
@@ -124,6 +125,24 @@ fn a_sweep_has_a_row_for_each_value() {
     let csv = printed(&["sweep", "wake", "--over", "cpus=1..6", "--format", "csv"]);
     let values: Vec<&str> = csv.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
     assert_eq!(values, ["1", "2", "4", "6"]);
+}
+
+/// Chance alone moves something, and so does the classification; a rule for 8 CPUs does not.
+#[test]
+fn a_rule_that_is_turned_over_shows_what_it_moves() {
+    let only = "rule.classifier,rule.vtime_ceiling";
+    let tables = tables(&["rules", "2..12", "-n", "2", "--only", only]);
+    let rows = tables[0]["rows"].as_array().unwrap();
+    let acts: Vec<(&str, u64)> = rows
+        .iter()
+        .map(|row| (row["turned over"].as_str().unwrap(), row["acts in"].as_u64().unwrap()))
+        .collect();
+    let [(chance, all), (classifier, some), (ceiling, none)] = acts[..] else { panic!("{acts:?}") };
+    assert_eq!((chance, all), ("(another seed)", 6));
+    assert!(classifier == "rule.classifier=off" && some >= 4, "{acts:?}");
+    assert_eq!((ceiling, none), ("rule.vtime_ceiling=off", 0));
+    let moved = |row: usize| rows[row]["p99"].as_f64().unwrap();
+    assert!(moved(1) != 1.0 && moved(2) == 1.0, "{} {}", moved(1), moved(2));
 }
 
 #[test]

@@ -5,12 +5,13 @@
 //! The list is replaced as a whole. Whether a process is in it is looked up at each message, so a
 //! new thread of a process is treated from its first message on.
 
-use super::classify::Classification;
 use crate::knobs::Knobs;
 use alloc::vec::Vec;
 use pandemonium_engine::task::Arrival;
 use pandemonium_engine::time::Span;
-use pandemonium_engine::treatment::{ASSIGNED_MAX, Assignment, TREATMENTS_MAX, Treatment};
+use pandemonium_engine::treatment::{
+    ASSIGNED_MAX, Assignment, TREATMENTS_MAX, TierDemand, Treatment,
+};
 
 /// The treatments, and the processes that get them.
 pub struct Assigned {
@@ -59,19 +60,9 @@ impl Assigned {
         Some((place + 1, self.treatments.get(usize::from(place))?))
     }
 
-    /// The classification with the demanded tier. Only the user's treatments change it: a task of
-    /// the lowest weight stays Batch.
-    pub fn classified(
-        &self,
-        classified: Classification,
-        number: u8,
-        weight: u64,
-    ) -> Classification {
-        let demand = match self.numbered(number) {
-            Some(treatment) if weight > 1 => treatment.tier,
-            _ => return Classification { treatment: number, ..classified },
-        };
-        Classification { treatment: number, tier: demand.apply(classified.tier), ..classified }
+    /// The tier that the treatment of this number demands.
+    pub fn demand(&self, number: u8) -> TierDemand {
+        self.numbered(number).map_or(TierDemand::None, |treatment| treatment.tier)
     }
 
     /// The knobs by which the slice of a task with this treatment is computed: the demanded slice
@@ -99,7 +90,6 @@ mod tests {
     use super::*;
     use pandemonium_engine::facts::Facts;
     use pandemonium_engine::task::{Pid, RawArrival, Tier, Weight};
-    use pandemonium_engine::treatment::TierDemand;
 
     fn arrival(pid: i32, process: i32, weight: u64) -> Arrival {
         let raw = RawArrival { pid, weight, ..RawArrival::default() };
@@ -139,15 +129,11 @@ mod tests {
     }
 
     #[test]
-    fn a_demanded_tier_changes_the_tier_but_not_what_behaviour_says() {
+    fn a_treatment_demands_its_tier_and_no_treatment_none() {
         let assigned = assigned();
-        let batch =
-            Classification { tier: Tier::Batch, behaves: Tier::Batch, ..Default::default() };
-        let raised = assigned.classified(batch, 2, 100);
-        assert_eq!((raised.tier, raised.behaves), (Tier::Interactive, Tier::Batch));
-        assert_eq!(assigned.classified(batch, 2, 1).tier, Tier::Batch, "the lowest weight");
-        assert_eq!(assigned.classified(batch, 0, 100).tier, Tier::Batch);
-        assert_eq!(assigned.classified(batch, 99, 100).tier, Tier::Batch, "no such treatment");
+        let demands = [2, 1, 0, 99].map(|number| assigned.demand(number));
+        let none = TierDemand::None;
+        assert_eq!(demands, [TierDemand::AtLeast(Tier::Interactive), none, none, none]);
     }
 
     #[test]

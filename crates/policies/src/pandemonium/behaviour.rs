@@ -46,18 +46,21 @@ const RUN_COUNTS_MAX: Span = FRAME.scale(2, 1);
 const RUN_SHORT: Span = Span::from_millis(2);
 /// A sleep of this length is long after any run. Chosen: half of [`SHARE_WINDOW`].
 const SLEEP_LONG: Span = Span::from_millis(128);
-/// The time over which the shares of a task and of its forks are averaged. Chosen: longer than the
-/// time between two bursts of forks of a shell, so that one burst changes little.
+/// The time over which the share of a task is averaged. Chosen: longer than the time between two
+/// bursts of forks of a shell, so that one burst changes little.
 const SHARE_WINDOW: Span = Span::from_millis(256);
 /// A share of 100 %.
 const WHOLE: u64 = u16::MAX as u64;
 /// The CPU time of a wakeup besides the task's run: a round of the scheduler process and the
 /// switches to it. Measured: 24 us on a virtual machine of 1 GIPS (docs/fast-path.md).
 const ROUND: Span = Span::from_micros(20);
-/// A task is a fork loop from the first share of its time in forks until the second. Chosen: twelve
+/// A task that forks is a fork loop from the first share of a CPU until the second. Chosen: twelve
 /// forks every 100 ms, or eight every 48 ms, take up to a quarter of a CPU. A fork loop takes half
 /// of a CPU or more, and a fifth while it is Batch beside hogs.
 const FORK_LOOP: (u64, u64) = (WHOLE * 3 / 8, WHOLE / 6);
+/// A task forks until so many wakeups after its last fork. Chosen: more than a loop has between two
+/// forks, fewer than a game has in a few frames.
+const FORKS_FOR: u8 = 8;
 /// The highest [`Behaviour::score`].
 pub const SCORE_MAX: u32 = 255;
 
@@ -83,8 +86,10 @@ pub struct Behaviour {
     age: u8,
     /// Forks since the last wakeup, up to 255.
     forks: u8,
-    /// The share of its time in forks, of [`WHOLE`].
-    fork_share: u16,
+    /// Wakeups for which it still counts as a task that forks, up to [`FORKS_FOR`].
+    forks_for: u8,
+    /// Whether the last sleep was as long as the run before it, or of [`SLEEP_LONG`].
+    rested: bool,
     /// The share of a CPU that it uses, including the cost of its wakeups, of [`WHOLE`].
     cpu_share: u16,
 }
@@ -103,7 +108,8 @@ impl Default for Behaviour {
             csw_rate: 0,
             age: 0,
             forks: 0,
-            fork_share: 0,
+            forks_for: 0,
+            rested: false,
             cpu_share: 0,
         }
     }
@@ -114,12 +120,17 @@ struct Interval {
     length: Span,
     wakeups: u64,
     voluntary: u64,
-    /// CPU time of one run, without its forks.
-    run: Span,
-    /// CPU time of all runs, forks included.
-    all: Span,
+    /// CPU time of all runs.
+    ran: Span,
     /// The sleep that ended last.
     slept: Span,
+}
+
+impl Interval {
+    /// CPU time of one run.
+    fn run(&self) -> Span {
+        self.ran.scale(1, self.wakeups)
+    }
 }
 
 impl Behaviour {
@@ -160,25 +171,23 @@ impl Behaviour {
         })
     }
 
-    /// Learns from a message. `ran` is the CPU time since the last one. Returns whether the task
-    /// has just slept at least as long as it ran before, or for [`SLEEP_LONG`].
-    pub fn observe(&mut self, now: Stamp, arrival: &Arrival, ran: Span) -> bool {
+    /// Learns from a message. `ran` is the CPU time since the last one.
+    pub fn observe(&mut self, now: Stamp, arrival: &Arrival, ran: Span) {
         match arrival.cause {
-            Cause::New => self.begin(now, arrival),
             Cause::Requeue => self.awake = ShortSpan::of(arrival.awake),
+            Cause::New => self.begin(now, arrival),
             Cause::Wakeup => {
                 let interval = self.interval(now, arrival, ran);
-                self.note_shares(&interval);
+                self.note_share(&interval);
                 self.age = self.age.saturating_add(1).min(AGE_MAX);
                 // The first sleep ends a run that began before observation.
                 if self.age >= AGE_KNOWN {
                     self.learn(&interval);
                 }
+                self.rested = interval.slept >= interval.run().min(SLEEP_LONG);
                 self.begin(now, arrival);
-                return interval.slept >= interval.all.scale(1, interval.wakeups).min(SLEEP_LONG);
             }
         }
-        false
     }
 
     /// Starts a run.
@@ -195,37 +204,26 @@ impl Behaviour {
 
     /// The events since [`begin`](Self::begin). With facts this includes wakeups that found an
     /// idle CPU and were not queued to user space. Without facts one sleep is one voluntary switch.
-    /// The CPU time of forks is not part of the run, because it is spent for the children: a shell
-    /// is not a hog because it starts commands.
     fn interval(&self, now: Stamp, arrival: &Arrival, ran: Span) -> Interval {
         let length = now.since(self.woken).max(Span::from_micros(1));
-        let own = |run: Span| without_forks(run, self.forks());
         let slept = slept(now, arrival).min(length);
         let Some(facts) = arrival.facts.filter(|_| self.wakeups > 0) else {
-            let all = self.awake() + ran;
-            return Interval { length, wakeups: 1, voluntary: 1, run: own(all), all, slept };
+            let ran = self.awake() + ran;
+            return Interval { length, wakeups: 1, voluntary: 1, ran, slept };
         };
         let wakeups = u64::from((facts.wakeups as u32).wrapping_sub(self.wakeups)).max(1);
         let voluntary = u64::from((facts.voluntary as u32).wrapping_sub(self.voluntary));
-        let all = facts.cpu_time - self.cpu_time;
-        let run = own(all).scale(1, wakeups);
-        Interval { length, wakeups, voluntary, run, all, slept }
+        Interval { length, wakeups, voluntary, ran: facts.cpu_time - self.cpu_time, slept }
     }
 
-    /// Averages the share of a CPU that the task used, and the share of its forks. The sleep is
-    /// newer than the run, so it counts in full: after a whole window of sleep both are zero.
-    fn note_shares(&mut self, seen: &Interval) {
+    /// Averages the share of a CPU that the task uses, and notes whether it forks.
+    fn note_share(&mut self, seen: &Interval) {
         let share =
             |time: Span| time.min(SHARE_WINDOW).as_nanos() * WHOLE / SHARE_WINDOW.as_nanos();
-        let old_part = WHOLE - share(seen.length);
-        let average = |old: u16, spent: Span| {
-            let kept = u64::from(old) * old_part / WHOLE;
-            let newest = share(spent.min(seen.length)) * (WHOLE - share(seen.slept)) / WHOLE;
-            (kept + newest).min(WHOLE) as u16
-        };
-        let in_forks = if self.forks > 0 { seen.all } else { Span::ZERO };
-        self.fork_share = average(self.fork_share, in_forks);
-        self.cpu_share = average(self.cpu_share, seen.all + ROUND.scale(seen.wakeups, 1));
+        let kept = u64::from(self.cpu_share) * (WHOLE - share(seen.length)) / WHOLE;
+        let spent = seen.ran + ROUND.scale(seen.wakeups, 1);
+        self.cpu_share = (kept + share(spent.min(seen.length))).min(WHOLE) as u16;
+        self.forks_for = if self.forks > 0 { FORKS_FOR } else { self.forks_for.saturating_sub(1) };
     }
 
     /// Moves the averages of rates and of the run. A hog's average restarts at the first short run:
@@ -244,7 +242,7 @@ impl Behaviour {
             self.wake_freq = self.rate(self.wake_freq.into(), wakes) as u16;
             self.csw_rate = self.rate(self.csw_rate, switches);
         }
-        let run = seen.run.min(RUN_COUNTS_MAX);
+        let run = without_forks(seen.run(), self.forks()).min(RUN_COUNTS_MAX);
         let off = Span::from_nanos(run.as_nanos().abs_diff(self.run().as_nanos()));
         let contradicts = self.run() > FRAME && run <= RUN_SHORT;
         if self.age == AGE_KNOWN || contradicts {
@@ -296,10 +294,16 @@ impl Behaviour {
         self.forks.into()
     }
 
-    /// Whether the task is a fork loop: forks take most of its time. `before` is the previous
-    /// result. It becomes one above 3/8 of its time in forks and stays one down to 1/6.
+    /// Whether the task is a fork loop: it forks, and takes a large part of a CPU. `before` is the
+    /// previous result. It becomes one above 3/8 of a CPU and stays one down to 1/6.
     pub fn is_fork_loop(&self, before: bool) -> bool {
-        u64::from(self.fork_share) > if before { FORK_LOOP.1 } else { FORK_LOOP.0 }
+        let least = if before { FORK_LOOP.1 } else { FORK_LOOP.0 };
+        self.forks_for > 0 && u64::from(self.cpu_share) > least
+    }
+
+    /// Whether the last sleep was as long as the run before it, or of 128 ms.
+    pub fn has_rested(&self) -> bool {
+        self.rested
     }
 
     /// The share of a CPU that it uses, and the share that is 100 %.
@@ -331,11 +335,6 @@ impl Behaviour {
         self.age >= AGE_KNOWN
     }
 
-    /// Whether none of its wakeups was observed, and none of its forks.
-    pub fn is_new(&self) -> bool {
-        self.age == 0 && self.forks == 0
-    }
-
     /// Whether it has woken up so often that averages move slowly.
     pub fn is_mature(&self) -> bool {
         self.age >= AGE_MATURE
@@ -365,8 +364,9 @@ fn slept(now: Stamp, arrival: &Arrival) -> Span {
     }
 }
 
-/// The CPU time of a run without its forks. Each fork counts as [`FORK_COST`]. If forks are quicker
-/// than that, the run and each fork count as equal parts, so that the run is never zero.
+/// The CPU time of a run without its forks, which is spent for the children: a shell is not a hog
+/// because it starts commands. Each fork counts as [`FORK_COST`]. If forks are quicker than
+/// that, the run and each fork count as equal parts, so that the run is never zero.
 fn without_forks(run: Span, forks: u64) -> Span {
     (run - FORK_COST.scale(forks, 1)).max(run.scale(1, forks + 1))
 }
@@ -548,24 +548,11 @@ mod tests {
             let mut seen = Behaviour { woken: begin, ..Behaviour::default() };
             let stopped = begin + Span::from_millis(ran);
             let arrival = Arrival { stopped, ..wakeup() };
-            seen.observe(stopped + Span::from_millis(slept), &arrival, Span::from_millis(ran))
+            seen.observe(stopped + Span::from_millis(slept), &arrival, Span::from_millis(ran));
+            seen.has_rested()
         };
         assert!(after(10, 10) && !after(10, 9));
         assert!(after(5_000, 128) && !after(5_000, 127));
-    }
-
-    #[test]
-    fn shares_forget_the_run_before_a_long_sleep() {
-        let begin = Stamp::from_nanos(1 << 40);
-        let share = |slept: u64| {
-            let mut seen = Behaviour { woken: begin, ..Behaviour::default() };
-            let stopped = begin + Span::from_millis(200);
-            let arrival = Arrival { stopped, ..wakeup() };
-            let now = stopped + Span::from_millis(slept);
-            seen.observe(now, &arrival, Span::from_millis(200));
-            seen.takes().0 * 100 / WHOLE
-        };
-        assert_eq!((share(0), share(128), share(256)), (78, 39, 0));
     }
 
     #[test]
@@ -582,19 +569,21 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_forks_is_an_average() {
+    fn a_share_of_a_cpu_makes_a_fork_loop_of_a_task_that_forks() {
         let mut seen = task_at(100, 500, 20);
         for _ in 0..200 {
             seen.note_fork();
             seen = continues(seen, 100, 4_000, 1);
         }
-        let percent = |seen: &Behaviour| u64::from(seen.fork_share) * 100 / WHOLE;
-        assert!((38..=40).contains(&percent(&seen)), "{}", percent(&seen));
+        let percent = |seen: &Behaviour| u64::from(seen.cpu_share) * 100 / WHOLE;
+        assert!((38..=41).contains(&percent(&seen)), "{}", percent(&seen));
         assert!(seen.is_fork_loop(false), "4 ms of 10");
+        let computes = continues(seen, 100, 4_000, u64::from(FORKS_FOR));
+        assert!(!computes.is_fork_loop(true), "as much, without forks");
         let pause = continues(seen, 10, 4_000, 1);
-        assert!((22..=26).contains(&percent(&pause)), "{}", percent(&pause));
-        let silence = continues(seen, 1, 4_000, 1);
-        assert_eq!(silence.fork_share, 0, "longer than the window");
+        assert!((22..=28).contains(&percent(&pause)), "{}", percent(&pause));
+        assert!(pause.is_fork_loop(true) && !pause.is_fork_loop(false));
+        assert_eq!(percent(&continues(seen, 1, 4_000, 1)), 1, "longer than the window");
     }
 
     #[test]

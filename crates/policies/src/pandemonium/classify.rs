@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The [`Tier`] of a task: by its name if the name is listed, else by its behaviour.
+//! The [`Tier`] of a task. The score of its behaviour gives one; a table of rules raises or lowers
+//! it:
 //!
 //! ```text
 //! score >= lat_cri_high -> LatCritical
-//! score >= lat_cri_low  -> Interactive     a task keeps its tier until the score is a quarter
-//! below                 -> Batch           below the limit, so that it does not flip at the limit
+//! score >= lat_cri_low  -> Interactive
+//! below                 -> Batch
+//! tier = score, then clamped by each rule of RULES in turn; the last that changes it is the reason
 //! ```
-//!
-//! The score depends mostly on how *often* a task wakes up. Three rules correct it:
-//!
-//! - *Frame floor*: a task that sleeps as often as frames are drawn, or has only short runs, is
-//!   never Batch.
-//! - *Demotion*: a task that has used up its slices for longer than it usually runs is Batch until
-//!   it sleeps.
-//! - *Kernel thread floor*: kernel threads are never below Interactive, because other tasks wait
-//!   for their work.
 
 use super::behaviour::{Behaviour, FRAME};
 use crate::knobs::Knobs;
@@ -23,6 +16,7 @@ use alloc::vec::Vec;
 use pandemonium_engine::NAMES_MAX;
 use pandemonium_engine::task::{Arrival, Cause, Comm, Tier};
 use pandemonium_engine::time::Span;
+use pandemonium_engine::treatment::TierDemand;
 
 /// Programs that draw the screen: a late frame of theirs delays the frames of all programs. A name
 /// matches if it begins with one of these, so `kwin` covers `kwin_wayland`.
@@ -49,17 +43,216 @@ const FRAME_FREQ: u64 = 2;
 pub struct Classification {
     /// Its tier.
     pub tier: Tier,
+    /// The tier by the score alone, as of the last wakeup.
+    pub score: Tier,
     /// The tier by behaviour alone.
     pub behaves: Tier,
-    /// The tier by name, if the name is listed.
-    pub named: Option<Tier>,
-    /// It has used up its slices for so long that it is Batch until it sleeps.
+    /// The rule that made the tier, by its place in [`RULES`].
+    pub rule: u8,
+    /// What its name says.
+    pub name: Name,
+    /// It has run for so long without a sleep that it is Batch until it sleeps.
     pub cpu_bound: bool,
-    /// It uses more than its share while Batch starves
-    /// ([`batch_starvation`](super::batch_starvation)), so it is Batch.
+    /// It takes more than its share while Batch starves
+    /// ([`batch_starvation`](super::batch_starvation)).
     pub over_share: bool,
+    /// It does next to nothing but fork, or is a child of such a task and has not slept yet.
+    pub fork_loop: bool,
     /// The number of the treatment that the user demands for its process; 0 for none.
     pub treatment: u8,
+}
+
+/// What the name of a task says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Name {
+    /// Nothing.
+    #[default]
+    Unlisted,
+    /// It is that of a program that draws the screen.
+    Compositor,
+    /// The user demands a tier for it.
+    Demands(Tier),
+}
+
+/// What a rule looks at.
+struct Subject<'a> {
+    now: &'a Classification,
+    seen: &'a Behaviour,
+    arrival: &'a Arrival,
+    knobs: &'a Knobs,
+    /// The tier that the user demands for the process.
+    treatment: TierDemand,
+}
+
+/// A rule on the tier.
+struct Rule {
+    /// What it says of a task whose tier it made.
+    says: &'static str,
+    /// What it demands of a task to which behaviour gives this tier.
+    demands: fn(&Subject, Tier) -> TierDemand,
+}
+
+const fn at_least(tier: Tier, applies: bool) -> TierDemand {
+    if applies { TierDemand::AtLeast(tier) } else { TierDemand::None }
+}
+
+const fn batch(applies: bool) -> TierDemand {
+    if applies { TierDemand::Fixed(Tier::Batch) } else { TierDemand::None }
+}
+
+/// The first rules are about behaviour alone: what a program's name predicts is learned from them.
+const BY_BEHAVIOUR: usize = 5;
+
+/// All rules, in their order.
+const RULES: [Rule; 12] = [
+    Rule {
+        says: "its behaviour says so",
+        demands: |it, _| match it.knobs.rules.classifier {
+            true => TierDemand::Fixed(it.now.score),
+            false => TierDemand::Fixed(Tier::Interactive),
+        },
+    },
+    Rule {
+        says: "it sleeps as often as frames are drawn",
+        demands: |it, _| at_least(Tier::Interactive, it.knobs.rules.frame_floor && draws(it.seen)),
+    },
+    Rule {
+        says: "it has slept as long as it ran before",
+        demands: |it, _| at_least(Tier::Interactive, it.knobs.rules.rested && it.seen.has_rested()),
+    },
+    Rule {
+        says: "it does next to nothing but fork",
+        demands: |it, _| batch(it.knobs.rules.fork_loops && it.now.fork_loop),
+    },
+    Rule {
+        says: "it has used up its slices for longer than it usually runs",
+        demands: |it, _| batch(it.knobs.rules.cpu_bound_demotion && it.now.cpu_bound),
+    },
+    Rule {
+        says: "it takes a large part of the machine while tasks that compute get next to nothing",
+        demands: |it, _| batch(it.knobs.rules.batch_starvation && it.now.over_share),
+    },
+    // A fork takes long, and its child starts as Interactive, so the parent is no more urgent.
+    Rule {
+        says: "it has forked since it woke up",
+        demands: |it, _| match it.knobs.rules.classifier && it.seen.forks() > 0 {
+            true => TierDemand::AtMost(Tier::Interactive),
+            false => TierDemand::None,
+        },
+    },
+    // A late frame of a compositor delays the frames of all programs. But any program can take such
+    // a name, so the name raises no task that behaves like a hog or takes more than half of a CPU.
+    Rule {
+        says: "its name is that of a compositor",
+        demands: |it, behaves| {
+            let draws = it.knobs.rules.compositors && it.now.name == Name::Compositor;
+            let (taken, whole) = it.seen.takes();
+            at_least(Tier::LatCritical, draws && behaves > Tier::Batch && 2 * taken <= whole)
+        },
+    },
+    // Other tasks wait for the work of kernel threads.
+    Rule {
+        says: "it is a kernel thread",
+        demands: |it, _| {
+            let applies = it.knobs.rules.kworker_floor && is_kernel_thread(it.arrival);
+            at_least(Tier::Interactive, applies)
+        },
+    },
+    Rule {
+        says: "the user demands it of its name",
+        demands: |it, _| match it.now.name {
+            Name::Demands(tier) => TierDemand::Fixed(tier),
+            _ => TierDemand::None,
+        },
+    },
+    Rule { says: "a rule of the user applies to its process", demands: |it, _| it.treatment },
+    // SCHED_IDLE or nice 19: the kernel maps both to the lowest weight.
+    Rule {
+        says: "its class or nice value lets every task pass",
+        demands: |it, _| batch(it.arrival.weight.get() == 1),
+    },
+];
+
+impl Classification {
+    /// The classification of a task whose name says this.
+    pub fn of(name: Name) -> Classification {
+        Classification { name, ..Classification::default() }
+    }
+
+    /// The reason for the tier.
+    pub fn reason(&self) -> &'static str {
+        RULES.get(usize::from(self.rule)).map_or("", |rule| rule.says)
+    }
+
+    /// Classifies the task after its message `arrival`. `seen` is its behaviour, `treatment` the
+    /// tier that the user demands for its process.
+    pub fn update(
+        &mut self,
+        seen: &Behaviour,
+        arrival: &Arrival,
+        treatment: TierDemand,
+        knobs: &Knobs,
+    ) {
+        match arrival.cause {
+            Cause::New => {}
+            Cause::Wakeup => {
+                self.cpu_bound = false;
+                self.fork_loop = seen.is_fork_loop(self.fork_loop);
+                if seen.is_known() {
+                    self.score = by_score(seen.score(), knobs);
+                }
+            }
+            Cause::Requeue => self.cpu_bound |= seen.awake() > usual_limit(seen, knobs),
+        }
+        let (mut tier, mut reason, mut behaves) = (self.score, 0, self.score);
+        let subject = Subject { now: self, seen, arrival, knobs, treatment };
+        for (number, rule) in RULES.iter().enumerate() {
+            let demanded = (rule.demands)(&subject, behaves).apply(tier);
+            if demanded != tier {
+                (tier, reason) = (demanded, number as u8);
+            }
+            behaves = if number < BY_BEHAVIOUR { tier } else { behaves };
+        }
+        (self.tier, self.rule, self.behaves) = (tier, reason, behaves);
+    }
+}
+
+fn by_score(score: u32, knobs: &Knobs) -> Tier {
+    match score {
+        score if score >= knobs.lat_cri_high => Tier::LatCritical,
+        score if score >= knobs.lat_cri_low => Tier::Interactive,
+        _ => Tier::Batch,
+    }
+}
+
+/// Whether a task sleeps as often as frames are drawn.
+fn draws(seen: &Behaviour) -> bool {
+    seen.is_known() && seen.wake_freq() >= FRAME_FREQ && seen.run() <= FRAME
+}
+
+/// How long a task may run without a sleep before it is CPU-bound: `cpu_bound_thresh`, or twice its
+/// usual run if that run is at most a frame, so that a game that computes for 10 ms a frame is not
+/// demoted in the middle of every frame.
+///
+/// A new task gets four times the threshold, because the start of a program, or of a shell, takes
+/// longer than its later runs. Each fork adds the threshold once, because the CPU time of a fork is
+/// spent for the child.
+fn usual_limit(seen: &Behaviour, knobs: &Knobs) -> Span {
+    let limit = match seen.is_known() {
+        true if seen.run() <= FRAME => seen.run().scale(2, 1).max(knobs.cpu_bound_thresh),
+        true => knobs.cpu_bound_thresh,
+        false => knobs.cpu_bound_thresh.scale(4, 1),
+    };
+    limit + knobs.cpu_bound_thresh.scale(seen.forks(), 1)
+}
+
+/// Whether it is a workqueue thread, or another kernel thread that is not nice. Decided by facts,
+/// without facts by name.
+fn is_kernel_thread(arrival: &Arrival) -> bool {
+    match &arrival.facts {
+        Some(facts) => facts.workqueue || facts.kthread && facts.nice <= 0,
+        None => arrival.comm.as_bytes().starts_with(KWORKER),
+    }
 }
 
 /// The names that decide a task's tier before its behaviour does.
@@ -79,118 +272,15 @@ impl Classifier {
         Classifier { boosts, compositors }
     }
 
-    /// The tier by name. The user's names come before the built-in ones.
-    pub fn named(&self, comm: &Comm, knobs: &Knobs) -> Option<Tier> {
+    /// What a name says. The user's names come before the built-in ones.
+    pub fn look_up(&self, comm: &Comm) -> Name {
         let begins = |prefix: &Comm| comm.as_bytes().starts_with(prefix.as_bytes());
-        let boost = self.boosts.iter().find(|(name, _)| begins(name)).map(|(_, tier)| *tier);
-        let draws = || knobs.rules.compositors && self.compositors.iter().any(begins);
-        boost.or_else(|| draws().then_some(Tier::LatCritical))
-    }
-}
-
-/// Classifies a task after its message `arrival`. `seen` is its behaviour. `rested` says whether
-/// the task has slept as long as it ran before. `used_up` says whether it used up its last slice,
-/// as far as that is known.
-pub fn classify(
-    before: &Classification,
-    seen: &Behaviour,
-    arrival: &Arrival,
-    rested: bool,
-    used_up: bool,
-    knobs: &Knobs,
-) -> Classification {
-    let mut now = *before;
-    match arrival.cause {
-        Cause::New => {}
-        Cause::Wakeup => {
-            now.cpu_bound = false;
-            if seen.is_known() {
-                now.behaves = behaves(before.behaves, seen, knobs);
-            }
-            if rested && knobs.rules.rested && !is_fork_loop(before.behaves, seen, knobs) {
-                now.behaves = now.behaves.max(Tier::Interactive);
-            }
-        }
-        Cause::Requeue => {
-            let limit = usual_limit(seen, knobs);
-            // A task that is often preempted never uses up a slice, but can be a hog all the same.
-            let limit = if used_up { limit } else { limit.scale(2, 1) };
-            now.cpu_bound |= seen.awake() > limit;
+        match self.boosts.iter().find(|(name, _)| begins(name)) {
+            Some((_, tier)) => Name::Demands(*tier),
+            None if self.compositors.iter().any(begins) => Name::Compositor,
+            None => Name::Unlisted,
         }
     }
-    let demoted = knobs.rules.cpu_bound_demotion && now.cpu_bound || now.over_share;
-    let tier = match () {
-        () if demoted => Tier::Batch,
-        // A fork takes long, and its child starts as Interactive, so the parent is no more urgent.
-        () if knobs.rules.classifier && seen.forks() > 0 => now.behaves.min(Tier::Interactive),
-        () if knobs.rules.classifier => now.behaves,
-        () => Tier::Interactive,
-    };
-    now.tier = now.named.unwrap_or(match knobs.rules.kworker_floor && is_floored(arrival) {
-        true => tier.max(Tier::Interactive),
-        false => tier,
-    });
-    if has_lowest_weight(arrival) {
-        now.tier = Tier::Batch;
-    }
-    now
-}
-
-/// The tier by behaviour. `before` is the previous one.
-fn behaves(before: Tier, seen: &Behaviour, knobs: &Knobs) -> Tier {
-    let score = seen.score();
-    // A task enters a tier at the limit and leaves it a quarter below.
-    let reaches =
-        |limit: u32, holds: bool| score >= if holds { limit - limit.div_ceil(4) } else { limit };
-    match () {
-        () if is_fork_loop(before, seen, knobs) => Tier::Batch,
-        () if reaches(knobs.lat_cri_high, before == Tier::LatCritical) => Tier::LatCritical,
-        () if reaches(knobs.lat_cri_low, before >= Tier::Interactive) => Tier::Interactive,
-        () if knobs.rules.frame_floor && may_draw(before, seen, knobs) => Tier::Interactive,
-        () => Tier::Batch,
-    }
-}
-
-/// Whether the task does next to nothing but fork. `before` is its previous tier.
-fn is_fork_loop(before: Tier, seen: &Behaviour, knobs: &Knobs) -> bool {
-    knobs.rules.fork_loops && seen.is_fork_loop(before == Tier::Batch)
-}
-
-/// Whether a task sleeps as often as frames are drawn, or has only short runs.
-fn may_draw(before: Tier, seen: &Behaviour, knobs: &Knobs) -> bool {
-    let slack = |limit: Span| if before == Tier::Batch { limit } else { limit.scale(5, 4) };
-    seen.run() <= slack(knobs.cpu_bound_thresh)
-        || seen.wake_freq() >= FRAME_FREQ && seen.run() <= slack(FRAME)
-}
-
-/// How long a task may run without a sleep before it is CPU-bound: `cpu_bound_thresh`, or twice its
-/// usual run if that run is at most a frame, so that a game that computes for 10 ms a frame is not
-/// demoted in the middle of every frame.
-///
-/// A new task gets four times the threshold, because the start of a program, or of a shell, takes
-/// longer than its later runs. Each fork adds the threshold once, because the CPU time of a fork is
-/// spent for the child.
-fn usual_limit(seen: &Behaviour, knobs: &Knobs) -> Span {
-    let limit = match seen.is_known() {
-        true if seen.run() <= FRAME => seen.run().scale(2, 1).max(knobs.cpu_bound_thresh),
-        true => knobs.cpu_bound_thresh,
-        false => knobs.cpu_bound_thresh.scale(4, 1),
-    };
-    limit + knobs.cpu_bound_thresh.scale(seen.forks(), 1)
-}
-
-/// Whether the kernel thread floor applies: to workqueue threads, and to other kernel threads that
-/// are not nice. Decided by facts, without facts by name.
-fn is_floored(arrival: &Arrival) -> bool {
-    match &arrival.facts {
-        Some(facts) => facts.workqueue || facts.kthread && facts.nice <= 0,
-        None => arrival.comm.as_bytes().starts_with(KWORKER),
-    }
-}
-
-/// SCHED_IDLE or nice 19: the kernel maps both to the lowest weight.
-fn has_lowest_weight(arrival: &Arrival) -> bool {
-    arrival.weight.get() == 1
 }
 
 #[cfg(test)]
@@ -223,8 +313,7 @@ mod tests {
             ]);
             let raw = RawArrival { pid: 1, weight: 100, enq_cnt: 2, ..Default::default() };
             let arrival = Arrival { comm: Comm::from_text(name), ..raw.decode().unwrap() };
-            let named = classifier.named(&arrival.comm, &knobs);
-            let classification = Classification { named, ..Classification::default() };
+            let classification = Classification::of(classifier.look_up(&arrival.comm));
             let now = Stamp::from_nanos(1 << 40);
             TestTask { knobs, seen: Behaviour::default(), classification, arrival, now }
         }
@@ -232,11 +321,9 @@ mod tests {
         fn message(&mut self, cause: Cause, ran_us: u64, awake_us: u64) -> Tier {
             let awake = Span::from_micros(awake_us);
             let arrival = Arrival { cause, awake, ..self.arrival };
-            let ran = Span::from_micros(ran_us);
-            let rested = self.seen.observe(self.now, &arrival, ran);
-            let used_up = ran_us >= 1_000;
-            self.classification =
-                classify(&self.classification, &self.seen, &arrival, rested, used_up, &self.knobs);
+            self.seen.observe(self.now, &arrival, Span::from_micros(ran_us));
+            let (its, none) = (&mut self.classification, TierDemand::None);
+            its.update(&self.seen, &arrival, none, &self.knobs);
             self.classification.tier
         }
 
@@ -248,6 +335,7 @@ mod tests {
                 ran += 1_000;
                 self.message(Cause::Requeue, 1_000, ran);
             }
+            self.arrival.stopped = self.now + Span::from_micros(us);
             self.now = self.now + Span::from_micros(period_us);
             self.message(Cause::Wakeup, us - ran, 0)
         }
@@ -267,7 +355,7 @@ mod tests {
             ("clock", 100, 1_000_000, Tier::Interactive),
             ("browser", 8_000, 40_000, Tier::Interactive),
             ("xz", 60_000, 61_000, Tier::Batch),
-            ("backup", 20_000, 500_000, Tier::Batch),
+            ("backup", 20_000, 25_000, Tier::Batch),
         ] {
             assert_eq!(TestTask::of(name).settle(run_us, period_us), tier, "{name}");
         }
@@ -314,17 +402,6 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_shell_with_bursts_of_forks_is_not_batch() {
-        let mut task = TestTask::of("make");
-        for _ in 0..20 {
-            (0..12).for_each(|_| task.seen.note_fork());
-            task.cycle(9_000, 100_000);
-        }
-        assert_eq!(task.classification.tier, Tier::Interactive);
-        assert_eq!(task.settle(9_000, 100_000), Tier::Batch, "it computes");
-    }
-
     /// The same forks at growing intervals.
     #[test]
     fn a_fork_loop_is_batch_until_it_forks_much_less() {
@@ -357,40 +434,33 @@ mod tests {
         assert_eq!(task.settle(300, 5_000), Tier::LatCritical, "after it has slept");
     }
 
-    /// A task that is preempted in the middle of each slice never uses one up, but is a hog all the
-    /// same.
     #[test]
-    fn a_task_that_is_preempted_is_demoted_later() {
-        let mut task = TestTask::of("interrupted");
-        task.message(Cause::New, 0, 0);
-        assert_eq!(task.message(Cause::Requeue, 300, 19_000), Tier::Interactive);
-        assert_eq!(task.message(Cause::Requeue, 300, 21_000), Tier::Batch);
-    }
-
-    /// A score that swings between 28 and 36 crosses the limit of 32 every time.
-    #[test]
-    fn a_task_near_a_limit_keeps_its_tier() {
-        let mut task = TestTask::of("border");
-        assert_eq!(task.settle(200, 15_000), Tier::LatCritical);
-        let tiers: Vec<Tier> =
-            (0..60).map(|n| task.cycle(200, if n % 20 < 10 { 19_000 } else { 16_500 })).collect();
-        assert!(tiers.iter().all(|tier| *tier == Tier::LatCritical), "{tiers:?}");
-        let mut task = TestTask::of("border");
-        assert_eq!(task.settle(200, 25_000), Tier::Interactive);
-        assert!((0..60).all(|n| {
-            task.cycle(200, if n % 20 < 10 { 19_000 } else { 18_000 }) == Tier::Interactive
-        }));
-    }
-
-    #[test]
-    fn names_decide_before_behaviour_does() {
+    fn names_of_the_user_decide_before_behaviour_does() {
         let settle = |name| TestTask::of(name).settle(60_000, 61_000);
-        assert_eq!(settle("kwin_wayland"), Tier::LatCritical);
         assert_eq!(settle("gamescope-wl"), Tier::LatCritical);
         assert_eq!(settle("sshd-session"), Tier::Interactive);
-        assert_eq!(settle("sway"), Tier::LatCritical);
-        assert_eq!(settle("swaybg"), Tier::Batch, "the user's names come first");
+        assert_eq!(TestTask::of("swaybg").settle(200, 5_000), Tier::Batch, "before the built-in");
         assert_eq!(settle("swa"), Tier::Batch);
+    }
+
+    #[test]
+    fn the_name_of_a_compositor_raises_it_unless_it_is_a_hog() {
+        for (run_us, period_us) in [(200, 1_000_000), (3_000, 33_000), (7_000, 16_667)] {
+            let mut compositor = TestTask::of("kwin_wayland");
+            assert_eq!(compositor.settle(run_us, period_us), Tier::LatCritical, "{run_us} us");
+            assert!(TestTask::of("dolphin").settle(run_us, period_us) <= Tier::Interactive);
+        }
+        let tiers = |name| {
+            [(60_000, 61_000), (15_000, 15_100)].map(|(run_us, period_us)| {
+                let mut hog = TestTask::of(name);
+                [hog.settle(run_us, period_us), hog.message(Cause::Requeue, 1_000, 40_000)]
+            })
+        };
+        assert_eq!(tiers("kwin"), tiers("hog"));
+        assert!(tiers("kwin").as_flattened().iter().all(|tier| *tier < Tier::LatCritical));
+        let mut unseen = TestTask::of("kwin");
+        assert_eq!(unseen.message(Cause::New, 0, 0), Tier::LatCritical);
+        assert_eq!(unseen.message(Cause::Requeue, 1_000, 12_000), Tier::Batch, "it never slept");
     }
 
     #[test]
@@ -436,7 +506,11 @@ mod tests {
         assert_eq!(TestTask::under("kwin_x11", off).settle(60_000, 61_000), Tier::Batch);
         assert_eq!(TestTask::under("gamescope", off).settle(60_000, 61_000), Tier::LatCritical);
         let off = without(|knobs| knobs.rules.frame_floor = false);
-        assert_eq!(TestTask::under("browser", off).settle(8_000, 40_000), Tier::Batch);
+        assert_eq!(TestTask::under("browser", off).settle(12_000, 20_000), Tier::Batch);
+        assert_eq!(TestTask::of("browser").settle(12_000, 20_000), Tier::Interactive);
+        let off = without(|knobs| knobs.rules.rested = false);
+        assert_eq!(TestTask::under("script", off).settle(20_000, 50_000), Tier::Batch);
+        assert_eq!(TestTask::of("script").settle(20_000, 50_000), Tier::Interactive);
         let off = without(|knobs| knobs.rules.cpu_bound_demotion = false);
         assert_eq!(
             TestTask::under("hog", off).message(Cause::Requeue, 19_000, 19_000),
@@ -449,7 +523,7 @@ mod tests {
     #[test]
     fn an_empty_name_matches_no_task_and_excess_names_are_ignored() {
         let classifier = Classifier::new(&[(Comm::from_text(""), Tier::LatCritical)]);
-        assert_eq!(classifier.named(&Comm::from_text("any"), &Knobs::default()), None);
+        assert_eq!(classifier.look_up(&Comm::from_text("any")), Name::Unlisted);
         let many = std::vec![(Comm::from_text("x"), Tier::Batch); 200];
         let names = Classifier::new(&many);
         assert_eq!(names.boosts.len() + names.compositors.len(), NAMES_MAX);

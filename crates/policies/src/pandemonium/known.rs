@@ -4,13 +4,13 @@
 //! decision is that of fetching two of these records from memory.
 
 use super::behaviour::Behaviour;
-use super::classify::Classification;
+use super::classify::{Classification, Name};
 use super::slices::Need;
 use crate::knobs::Knobs;
 use pandemonium_engine::procdb::{Minute, Prediction};
 use pandemonium_engine::table::TaskTable;
 use pandemonium_engine::task::{Arrival, Cause, Comm, Tier, Weight};
-use pandemonium_engine::time::{ShortSpan, Span, Stamp, Vtime};
+use pandemonium_engine::time::{Span, Stamp, Vtime};
 
 /// A new task that has used less CPU time than this was just forked. Chosen: the kernel charges the
 /// child for its own part of a fork, which takes tens of microseconds.
@@ -28,8 +28,6 @@ pub struct Task {
     /// [`WEIGHT_MAX`](pandemonium_engine::task::WEIGHT_MAX); 0 before the first message.
     pub effective_weight: u16,
     pub vruntime: Vtime,
-    /// Its last slice; zero before the first.
-    pub slice: ShortSpan,
     /// What [`used`](Task::used) has charged up to: the total CPU time if it is known, else the end
     /// of the last run interval.
     pub accounted: u64,
@@ -60,40 +58,30 @@ impl Task {
     }
 
     /// The task has a new name, so everything learned under the old one is dropped. The behaviour
-    /// restarts from the name's prediction, or without one from what the fast path observed of the
-    /// task. Returns whether it restarts from observed behaviour.
+    /// restarts from the name's prediction, or without one from what the fast path has
+    /// observed of its last run and sleep. Returns whether it has.
     pub fn begin_as(
         &mut self,
         now: Stamp,
         arrival: &Arrival,
-        named: Option<Tier>,
+        name: Name,
         prediction: Option<Prediction>,
     ) -> bool {
         self.comm = arrival.comm;
         self.learned = None;
-        self.classification = Classification { named, ..Classification::default() };
+        self.classification = Classification::of(name);
         self.name_prediction = NamePrediction::Nothing;
-        self.behaviour = Behaviour::default();
+        let observed = Behaviour::observed(arrival).filter(|_| prediction.is_none());
+        self.behaviour = observed.unwrap_or_default();
         if let Some(prediction) = prediction {
             self.name_prediction = NamePrediction::Tier(prediction.tier);
-            self.classification.behaves = prediction.tier;
+            self.classification.score = prediction.tier;
             self.behaviour = Behaviour::predicted(&prediction);
-        } else if let Some(observed) = Behaviour::observed(arrival) {
-            self.behaviour = observed;
-            return true;
         }
-        self.behaviour.begin(now, arrival);
-        false
-    }
-
-    /// Restarts the behaviour of a task from what the fast path observed, at the first message of
-    /// a wakeup. The task was preempted before any wakeup was queued to user space, so its messages
-    /// until now told nothing.
-    pub fn catch_up(&mut self, arrival: &Arrival) {
-        let is_unknown = self.name_prediction == NamePrediction::Nothing && self.behaviour.is_new();
-        if is_unknown && arrival.cause == Cause::Wakeup {
-            self.behaviour = Behaviour::observed(arrival).unwrap_or(self.behaviour);
+        if observed.is_none() {
+            self.behaviour.begin(now, arrival);
         }
+        observed.is_some()
     }
 
     /// CPU time since the last message.
@@ -115,41 +103,23 @@ impl Task {
         used
     }
 
-    /// Stores whether the task uses more than its share. When this begins, it caps the virtual time
-    /// at the clock, as for a new task: repaying old debt stalled pipes for 40 ms.
-    pub fn note_over_share(&mut self, over_share: bool, clock: Vtime) {
-        if over_share && !self.classification.over_share {
-            self.vruntime = self.vruntime.min(clock);
-        }
-        self.classification.over_share = over_share;
-    }
-
-    /// Its last slice, or before the first the knob's slice.
-    pub fn granted(&self, knobs: &Knobs) -> Span {
-        match self.slice.get() {
-            Span::ZERO => knobs.slice,
-            granted => granted,
-        }
-    }
-
     /// Whether it is a known task that has just woken up, and has run for less than the shortest
     /// slice since: a higher tier may have preempted it at once. It comes before tasks of its tier
     /// that have run for longer, and before new ones, as by the policy's own key.
     pub fn is_fresh(&self, knobs: &Knobs) -> bool {
         let seen = &self.behaviour;
-        seen.is_known() && seen.awake() < knobs.slice_min && seen.forks() == 0
+        seen.is_known() && seen.awake() < knobs.slice_min
     }
 
     /// What its slice depends on. An unknown task, without observed behaviour or prediction, gets a
-    /// full slice.
+    /// full slice: a child cut off earlier waits while its siblings are forked.
     pub fn need(&self, knobs: &Knobs) -> Need {
         let (tier, seen) = (self.classification.tier, &self.behaviour);
-        let is_unknown =
-            !seen.is_known() && !matches!(self.name_prediction, NamePrediction::Tier(_));
+        let is_predicted = matches!(self.name_prediction, NamePrediction::Tier(_));
         let run = match tier {
             Tier::LatCritical => seen.run(),
-            _ if is_unknown => seen.expected_run().max(knobs.slice),
-            _ => seen.expected_run(),
+            _ if seen.is_known() || is_predicted => seen.expected_run(),
+            _ => seen.expected_run().max(knobs.slice),
         };
         let effective_weight = self.effective_weight.into();
         Need { tier, run, forks: seen.forks(), effective_weight }

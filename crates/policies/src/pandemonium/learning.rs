@@ -33,14 +33,11 @@ impl Learning for Pandemonium {
     }
 
     fn import(&mut self, memo: Memo) {
-        let named = self.classifier.named(&memo.comm, &self.knobs);
         let classification = Classification {
             tier: memo.tier,
-            behaves: memo.tier,
-            named,
+            score: memo.tier,
             cpu_bound: memo.tier == Tier::Batch,
-            over_share: false,
-            treatment: 0,
+            ..Classification::of(self.classifier.look_up(&memo.comm))
         };
         let behaviour = Behaviour::remembered(memo.run);
         let mut task = self.newcomer();
@@ -57,9 +54,7 @@ impl Pandemonium {
             return;
         }
         task.learned = Some(self.minute);
-        let behaves =
-            if task.classification.cpu_bound { Tier::Batch } else { task.classification.behaves };
-        let mut observed = task.behaviour.observation(behaves);
+        let mut observed = task.behaviour.observation(task.classification.behaves);
         observed.comm = task.comm;
         observed.run = task.behaviour.expected_run();
         if let NamePrediction::Tier(tier) = task.name_prediction {

@@ -26,7 +26,7 @@ mod slices;
 
 use self::assigned::Assigned;
 use self::batch_starvation::BatchStarvation;
-use self::classify::{Classifier, classify};
+use self::classify::{Classification, Classifier};
 use self::fair::{Clock, KeyInput, charge, effective_weight};
 use self::known::{NamePrediction, Task, has_just_forked};
 pub use self::order::LIGHT_WAIT;
@@ -44,7 +44,7 @@ use pandemonium_engine::table::{Class, Entered, TaskTable};
 use pandemonium_engine::task::{
     Arrival, Cause, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT, Weight,
 };
-use pandemonium_engine::time::{ShortSpan, Span, Stamp, Vtime};
+use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_engine::treatment::{Assignment, Treatment};
 use pandemonium_engine::{
     Explaining, KernelRules, Learning, MachineView, Policy, StandingOrders, Waiting,
@@ -56,9 +56,6 @@ use pandemonium_engine::{Setup, TASKS_MAX};
 const URGENT: Class = Class::new(0);
 const BATCH: Class = Class::new(1);
 const LIGHT: Class = Class::new(2);
-
-/// A slice counts as used up from three quarters of it on (PANDEMONIUM 5.9).
-const USED_UP: (u64, u64) = (3, 4);
 
 /// The policy.
 pub struct Pandemonium {
@@ -131,16 +128,14 @@ impl Pandemonium {
     }
 
     /// Starts a forked task. It has its parent's name, which predicts nothing about it, so only a
-    /// tier that the user gave to the name counts.
+    /// listed name counts. A fork loop's child is part of the loop.
     fn begin_forked(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) {
-        let is_fork_loop = self.note_parent(arrival);
+        let fork_loop = self.note_parent(arrival);
+        let name = self.classifier.look_up(&arrival.comm);
         let task = self.table.data_mut(slot);
-        if is_fork_loop && self.knobs.rules.fork_loops {
-            task.classification.behaves = Tier::Batch;
-        }
         task.comm = arrival.comm;
         task.name_prediction = NamePrediction::Inherited;
-        task.classification.named = self.classifier.named(&arrival.comm, &self.knobs);
+        task.classification = Classification { fork_loop, ..Classification::of(name) };
         task.behaviour.begin(now, arrival);
     }
 
@@ -151,35 +146,25 @@ impl Pandemonium {
         parent.is_some_and(|parent| {
             let task = self.table.data_mut(parent);
             task.behaviour.note_fork();
-            task.behaviour.is_fork_loop(task.classification.behaves == Tier::Batch)
+            task.classification.fork_loop
         })
-    }
-
-    /// Whether the task has used less than one slice in its life; false without facts.
-    fn is_young(&self, arrival: &Arrival) -> bool {
-        arrival.facts.is_some_and(|facts| facts.cpu_time < self.knobs.slice)
     }
 
     /// Whether to apply the task's name: it is new, or inherited and the task has now slept or used
     /// a slice. Earlier, a pool's new worker would count as a hog because the old ones are.
     fn gets_name(&self, slot: Slot, arrival: &Arrival) -> bool {
         let task = self.table.data(slot);
-        let too_soon = || arrival.cause == Cause::Requeue && self.is_young(arrival);
-        task.comm != arrival.comm
-            || task.name_prediction == NamePrediction::Inherited && !too_soon()
+        let is_young = arrival.facts.is_some_and(|facts| facts.cpu_time < self.knobs.slice);
+        let too_soon = arrival.cause == Cause::Requeue && is_young;
+        task.comm != arrival.comm || task.name_prediction == NamePrediction::Inherited && !too_soon
     }
 
-    /// Applies a new name ([`Task::begin_as`]). Ignores an inherited Batch prediction if the task
-    /// sleeps within its first slice.
+    /// Applies a new name ([`Task::begin_as`]).
     fn rename(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) -> bool {
-        let comm = arrival.comm;
-        let inherits = self.table.data(slot).comm == comm;
-        let refutes = |tier| tier == Tier::Batch && inherits && self.is_young(arrival);
-        let known = self.programs.predict(&comm).filter(|known| !refutes(known.tier));
-        let known = known.filter(|_| self.knobs.rules.procdb);
-        let named = self.classifier.named(&comm, &self.knobs);
+        let known = self.programs.predict(&arrival.comm).filter(|_| self.knobs.rules.procdb);
+        let name = self.classifier.look_up(&arrival.comm);
         self.predictions += u64::from(known.is_some());
-        self.table.data_mut(slot).begin_as(now, arrival, named, known)
+        self.table.data_mut(slot).begin_as(now, arrival, name, known)
     }
 
     /// Updates the task from its message: CPU time used, behaviour, classification. `since` is the
@@ -197,31 +182,24 @@ impl Pandemonium {
         let mut arrival = arrival;
         if has_just_forked(arrival) {
             self.begin_forked(slot, now, arrival);
-        } else if self.gets_name(slot, arrival) {
-            if self.rename(slot, now, arrival) {
-                // New to the table, but not to the kernel: it has woken up before.
-                again = Arrival { cause: Cause::Wakeup, ..*arrival };
-                arrival = &again;
-            }
-        } else {
-            self.table.data_mut(slot).catch_up(arrival);
+        } else if self.gets_name(slot, arrival) && self.rename(slot, now, arrival) {
+            // New to the table, but not to the kernel: it has woken up before.
+            again = Arrival { cause: Cause::Wakeup, ..*arrival };
+            arrival = &again;
         }
         let knobs = &self.knobs;
         let task = self.table.data_mut(slot);
         let before = task.classification;
         self.batch_starvation.on_message(now, before.tier, arrival.cause, since, ran);
-        let used_up = arrival.run_interval >= task.granted(knobs).scale(USED_UP.0, USED_UP.1);
-        let rested = task.behaviour.observe(now, arrival, ran);
-        let over_share =
+        task.behaviour.observe(now, arrival, ran);
+        let its = &mut task.classification;
+        its.treatment = treatment;
+        its.over_share =
             self.batch_starvation.over_share(now, before.over_share, task.behaviour.takes());
-        task.note_over_share(over_share && knobs.rules.batch_starvation, self.clock.now());
-        task.classification =
-            classify(&task.classification, &task.behaviour, arrival, rested, used_up, knobs);
-        let weight = arrival.weight.get();
-        task.classification = self.assigned.classified(task.classification, treatment, weight);
+        its.update(&task.behaviour, arrival, self.assigned.demand(treatment), knobs);
+        let turned = its.cpu_bound && !before.cpu_bound;
         task.weight = arrival.weight;
-        task.effective_weight = effective_weight(arrival.weight, task.classification.tier) as u16;
-        let turned = task.classification.cpu_bound && !before.cpu_bound;
+        task.effective_weight = effective_weight(arrival.weight, its.tier) as u16;
         // A mature task teaches once a minute. A task that turns into a hog earlier teaches at
         // once, since it may exit before it matures.
         let mature = task.behaviour.is_mature();
@@ -346,11 +324,10 @@ impl Pandemonium {
         reason: Reason,
         context: &PlacementContext,
     ) -> Dispatch {
-        let task = self.table.data_mut(slot);
+        let task = self.table.data(slot);
         let tier = task.classification.tier;
         let knobs = self.assigned.knobs(task.classification.treatment, context.knobs);
         let slice = slice(&task.need(&knobs), context.mode, &knobs);
-        task.slice = ShortSpan::of(slice);
         let is_fresh = task.is_fresh(context.knobs);
         let key = context.now + self.key_offset(slice, tier, is_fresh);
         let (placement, preempt) = self.placer.place(request, tier, context);

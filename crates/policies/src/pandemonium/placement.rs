@@ -95,7 +95,7 @@ impl Placer {
             );
         }
         let (view, knobs) = (context.view, context.knobs);
-        let anywhere = !knobs.rules.affinity || knobs.affinity == Affinity::Off;
+        let anywhere = knobs.affinity == Affinity::Off;
         let near = if anywhere { view.here.unwrap_or(request.cpu) } else { request.cpu };
         let some_idle = view.running < view.cpus;
         match usual_place(request, view, knobs.place_rules()) {
@@ -239,9 +239,7 @@ impl Placer {
     ) -> Option<Slot> {
         let (first, key) = queue.peek()?;
         let Some(here) = context.view.here else { return Some(first) };
-        let strong = context.knobs.rules.affinity
-            && context.knobs.affinity == Affinity::Strong
-            && !context.mode.weak_affinity();
+        let strong = context.knobs.affinity == Affinity::Strong && !context.mode.weak_affinity();
         let node = context.knobs.rules.numa && self.topology.nodes() > 1;
         if !strong && !node {
             return Some(first);

@@ -31,7 +31,7 @@ fn every_mechanism_has_a_switch() {
     let on = "classifier compositors kworker_floor frame_floor rested cpu_bound_demotion \
               sleeper_credit awake_cap vtime_ceiling overflow_rescue deficit \
               starvation_rescue codel_rescue batch_starvation fork_loops longrun burst_cusum \
-              burst_wakeups affinity numa depth_gate sync_wakeups preempt orders adaptive \
+              burst_wakeups numa depth_gate sync_wakeups preempt orders adaptive \
               procdb";
     let off = "fifo_mode low_power";
     let rules = on.split(' ').map(|name| (name, 1)).chain(off.split(' ').map(|name| (name, 0)));
@@ -116,6 +116,7 @@ fn a_refusal_names_the_range() {
     assert_eq!(refused("rule.lag=maybe"), "rule.sleeper_credit takes on or off, not \"maybe\"");
     assert_eq!(refused("slice_us 5"), "\"slice_us 5\" is not of the form KEY=VALUE");
     assert_eq!(refused("slice=5"), "there is no knob \"slice\"");
+    assert_eq!(refused("rule.affinity=off"), "there is no knob \"rule.affinity\"", "a former one");
     assert_eq!(refused("\u{1b}[2J=5"), "there is no knob \"\\u{1b}[2J\"");
     assert_eq!(refused(&"x".repeat(9_999)).len(), 40 + "\"\" is not of the form KEY=VALUE".len());
 }

@@ -236,15 +236,6 @@ fn the_prediction_for_an_inherited_name_waits_for_a_slice() {
 }
 
 #[test]
-fn an_inherited_batch_prediction_is_ignored_if_the_child_sleeps_within_a_slice() {
-    let mut policy = Pandemonium::new(&Setup::of_cpus(1));
-    let mut world = among_hogs(&mut policy);
-    world.decide(&[child(1, 50)]);
-    let woken = Arrival { cause: Cause::Wakeup, ..child(2, 300) };
-    assert_eq!(world.decide(&[woken])[0].tier, Tier::Interactive);
-}
-
-#[test]
 fn the_prediction_for_a_new_name_is_used_at_once() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
     let mut world = among_hogs(&mut policy);
