@@ -188,7 +188,8 @@ static struct fp_task *starts(struct task_struct *next, u32 cpu, u32 tier, u64 n
  * The task `prev` lost its CPU at the end of its slice and was queued to user space. The backend
  * looks for the next task before it queues `prev`, so a task of a lower tier may follow without a
  * decision: it is preempted at once. A LatCritical task that gave way to its own tier looks for
- * another CPU.
+ * another CPU. If the scheduler process follows, it decides at once, but a task that has waited for
+ * long may come before `prev` by its key: only the recheck finds that.
  */
 static void kick_for_requeue(struct task_struct *prev, struct fp_cpu *c, u32 cpu, u64 now)
 {
@@ -200,6 +201,8 @@ static void kick_for_requeue(struct task_struct *prev, struct fp_cpu *c, u32 cpu
 	if (n.tier == FP_BATCH)
 		return;
 	check_later(prev->pid, cpu, now, FP_RECHECK_NS);
+	if (c->occupant == FP_FOREIGN)
+		return;
 	if (c->occupant < n.tier && may_kick(c, now)) {
 		kick(c, cpu, now);
 		count(FP_REQUEUED);
@@ -251,7 +254,7 @@ int BPF_PROG(fp_switch, bool preempt, struct task_struct *prev, struct task_stru
 	occupies(c, cpu, next, now);
 	if (prev->pid == scheduler_tgid)
 		wake_idle_cpu(now);
-	else if (c->occupant != FP_FOREIGN)
+	else
 		kick_for_requeue(prev, c, cpu, now);
 	return 0;
 }

@@ -254,7 +254,7 @@ impl<W: Observer> Machine<W> {
         }
         if before.current == Current::Scheduler {
             self.wake_idle_cpu();
-        } else if next != Current::Scheduler {
+        } else {
             self.kick_for_requeue(cpu, &before);
         }
     }
@@ -275,7 +275,8 @@ impl<W: Observer> Machine<W> {
     }
 
     /// A task that lost its CPU to a lower tier at the end of its slice kicks that CPU at once. A
-    /// LatCritical task that lost it to its own tier kicks another CPU.
+    /// LatCritical task that lost it to its own tier kicks another CPU. If the scheduler process
+    /// follows, only the recheck kicks.
     fn kick_for_requeue(&mut self, cpu: u32, before: &CpuRecord) {
         let Current::Task(slot) = before.current else { return };
         let task = &self.tasks[slot as usize];
@@ -286,6 +287,9 @@ impl<W: Observer> Machine<W> {
         }
         self.check_later(slot, cpu, RECHECK);
         let occupant = self.rank_of(self.cpus[cpu as usize].seen.current);
+        if occupant == FOREIGN {
+            return;
+        }
         if occupant < rank(tier) && self.may_kick(cpu) {
             self.interrupt(cpu, Some(slot));
         } else if tier == Tier::LatCritical {
