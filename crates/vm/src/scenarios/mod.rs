@@ -30,6 +30,7 @@ mod stress;
 mod tiers;
 mod top;
 mod unit;
+mod upgrade;
 
 use crate::scenario::Scenario;
 pub use stranger::PROGRAMS as STRANGERS_PROGRAMS;
@@ -38,6 +39,7 @@ pub use stranger::PROGRAMS as STRANGERS_PROGRAMS;
 pub const SUITE: &[&[Scenario]] = &[
     harness::ALL,
     lifecycle::ALL,
+    upgrade::ALL,
     errors::ALL,
     check::ALL,
     unit::ALL,
@@ -70,6 +72,7 @@ pub const APART: &[Scenario] = &[
     lifecycle::KERNEL_CHECK,
     hotplug::HOTPLUG_100,
     profiles::PROFILES,
+    upgrade::UPGRADE_100,
 ];
 
 /// Every scenario of the suite, the cheapest first.
