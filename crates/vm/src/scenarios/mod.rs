@@ -39,7 +39,6 @@ pub use stranger::PROGRAMS as STRANGERS_PROGRAMS;
 pub const SUITE: &[&[Scenario]] = &[
     harness::ALL,
     lifecycle::ALL,
-    upgrade::ALL,
     errors::ALL,
     check::ALL,
     unit::ALL,
@@ -72,6 +71,7 @@ pub const APART: &[Scenario] = &[
     lifecycle::KERNEL_CHECK,
     hotplug::HOTPLUG_100,
     profiles::PROFILES,
+    upgrade::UPGRADE,
     upgrade::UPGRADE_100,
 ];
 
