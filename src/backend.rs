@@ -35,7 +35,22 @@ pub mod bpf_skel {
 }
 
 mod connector {
-    #![allow(dead_code, clippy::all, clippy::pedantic, clippy::unwrap_used)]
+    #![allow(dead_code, unused_imports, clippy::all, clippy::pedantic, clippy::unwrap_used)]
+
+    /// Attaches the loaded backend: this name hides the imported one. An upgraded worker ends the
+    /// one before it as late as possible, when only the scheduler itself is left to attach.
+    macro_rules! scx_ops_attach {
+        ($skel:expr, $ops:ident) => {
+            libbpf_rs::skel::Skel::attach(&mut $skel)
+                .context("the programs beside the scheduler cannot be attached")
+                .and_then(|()| crate::takeover::before_attach())
+                .and_then(|_short| {
+                    $skel.maps.$ops.attach_struct_ops().context("the scheduler cannot be attached")
+                })
+                .inspect(|_| crate::takeover::attached())
+        };
+    }
+
     include!(concat!(env!("OUT_DIR"), "/src/bpf.rs"));
 
     impl BpfScheduler<'_> {

@@ -113,6 +113,11 @@ pub struct Options {
     #[arg(long, value_name = "MS", hide = true)]
     pub plant_start_delay_ms: Option<u64>,
 
+    /// Load everything and attach nothing, to find out whether this program could take over from
+    /// the one that schedules
+    #[arg(long, hide = true)]
+    pub upgrade_trial: bool,
+
     /// Let Batch tasks leave CPUs idle rather than wake them up
     #[arg(long)]
     pub low_power: bool,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use pandemonium_host::failure::Failure;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -19,7 +19,28 @@ const PATH: &str = "/var/run/scx/root/scx_pandemonium_user.lock";
 /// The lock. The kernel releases it when the process ends, however it ends. The worker does not
 /// inherit it.
 #[derive(Debug)]
-pub struct Instance(#[expect(dead_code, reason = "held open")] File);
+pub struct Instance(File);
+
+impl Instance {
+    /// Keeps the lock for the program that this process is about to execute, which
+    /// [`adopt`](Self::adopt)s this descriptor.
+    pub fn hand_on(&self) -> RawFd {
+        set_descriptor_flags(self.0.as_raw_fd(), 0);
+        self.0.as_raw_fd()
+    }
+
+    /// The lock that an earlier program has handed on.
+    pub fn adopt(fd: RawFd) -> Instance {
+        set_descriptor_flags(fd, libc::FD_CLOEXEC);
+        // SAFETY: the earlier program passed this descriptor to this one alone.
+        Instance(unsafe { File::from_raw_fd(fd) })
+    }
+}
+
+fn set_descriptor_flags(fd: RawFd, flags: libc::c_int) {
+    // SAFETY: a plain system call. If it fails, the lock is taken again or refused.
+    unsafe { libc::fcntl(fd, libc::F_SETFD, flags) };
+}
 
 /// Takes the lock. Fails if another instance has it. Without a place for it, there is no lock, and
 /// a warning: then the kernel refuses the second one that loads.

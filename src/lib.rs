@@ -107,7 +107,11 @@ mod stalls;
 #[cfg(not(docsrs))]
 mod stats;
 #[cfg(not(docsrs))]
+mod summary;
+#[cfg(not(docsrs))]
 mod supervisor;
+#[cfg(not(docsrs))]
+mod takeover;
 #[cfg(not(docsrs))]
 mod task_list;
 #[cfg(not(docsrs))]
@@ -120,6 +124,8 @@ mod top;
 mod trusted;
 #[cfg(not(docsrs))]
 mod tune;
+#[cfg(not(docsrs))]
+mod upgrade;
 #[cfg(not(docsrs))]
 mod wake_worker;
 #[cfg(not(docsrs))]
@@ -217,6 +223,8 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     } else if let Some(seconds) = options.monitor {
         privileges::ask();
         monitor::run(Duration::from_secs_f64(seconds))?;
+    } else if options.upgrade_trial {
+        upgrade::trial::run(options)?;
     } else {
         return supervisor::run(options);
     }

@@ -42,6 +42,12 @@ pub fn use_one_heap() {
     }
 }
 
+/// Populates and locks the memory that is in reach now.
+pub fn lock_current() {
+    // SAFETY: a plain system call. If it is refused, the backend does it later.
+    unsafe { libc::mlockall(libc::MCL_CURRENT) };
+}
+
 /// Bytes that the kernel's debug dump of this length may take until it is printed. A length of 0 is
 /// the kernel's own.
 pub fn for_dump(length: u32) -> usize {

@@ -94,6 +94,12 @@ pub struct Metrics {
     pub own_cpu_pct: f64,
     #[stat(desc = "Times the scheduler was started again because a CPU went on- or offline")]
     pub restarts: u64,
+    #[stat(desc = "Times this program was replaced by a newer one while it ran")]
+    pub upgrades: u64,
+    #[stat(desc = "How long the kernel's own scheduler ran the tasks at that, in microseconds")]
+    pub upgrade_pause_us: u64,
+    #[stat(desc = "How long no scheduling process decided at that, in microseconds")]
+    pub upgrade_undecided_us: u64,
     #[stat(desc = "Wakeups a second")]
     pub wakeups_per_sec: u64,
     #[stat(desc = "Requeues a second")]
@@ -209,6 +215,8 @@ impl Metrics {
     /// Takes the worker's counters.
     pub fn take_numbers(&mut self, n: &Numbers) {
         self.nr_cpus = n.cpus;
+        self.upgrade_pause_us = n.unloaded_ns / 1_000;
+        self.upgrade_undecided_us = n.undecided_ns / 1_000;
         self.nr_running = n.running;
         self.nr_waiting = n.waiting;
         self.nr_user_dispatches = n.user_dispatches;

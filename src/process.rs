@@ -104,6 +104,27 @@ pub fn make_this_real_time() {
     make_real_time(0);
 }
 
+/// Undoes [`make_this_real_time`]. The nice value stays.
+pub fn make_this_ordinary() {
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: plain system calls.
+    unsafe {
+        // With `--partial` the backend has put this thread into its class meanwhile.
+        if libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO {
+            libc::sched_setscheduler(0, libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, &none);
+        }
+    }
+}
+
+/// Names this process as its program. After an upgrade its name would be the descriptor's number.
+pub fn name_this(program: &std::path::Path) {
+    let name = program.file_name().map(|name| name.as_encoded_bytes().to_vec());
+    if let Some(name) = name.and_then(|name| std::ffi::CString::new(name).ok()) {
+        // SAFETY: the name is a C string, of which the kernel takes 15 bytes.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    }
+}
+
 /// Threads that a real-time thread starts are ordinary ones.
 fn make_real_time(thread: libc::pid_t) {
     let lowest = libc::sched_param { sched_priority: 1 };

@@ -136,6 +136,10 @@ counters! {
     not_real_time,
     /// 1 while the policy detects Batch tasks that have waited for seconds.
     longrun,
+    /// For how long the kernel's own scheduler ran the tasks at an upgrade (ns).
+    unloaded_ns,
+    /// For how long no worker decided at an upgrade (ns).
+    undecided_ns,
 }
 
 /// The counters that the policy declares, in the order of their declaration.
@@ -180,6 +184,8 @@ pub struct Layout {
     pub ejection: ejection::EjectionCell,
     /// What was decided about each task, while a reader wants it.
     pub tasks: task_cells::TaskCells,
+    /// 1 while the supervisor wants memos and profiles from a worker that goes on.
+    wanted: AtomicU64,
     nr_memos: AtomicU64,
     memos: [MemoCell; MEMOS_MAX],
 }
@@ -302,6 +308,21 @@ impl Shared {
             }
         });
         self.nr_memos.store(stored as u64, Ordering::Release);
+    }
+
+    /// Asks the worker for memos and profiles as they are now.
+    pub fn want_memos(&self) {
+        self.wanted.store(1, Ordering::Release);
+    }
+
+    /// Whether the supervisor waits for memos and profiles.
+    pub fn wants_memos(&self) -> bool {
+        self.wanted.load(Ordering::Acquire) != 0
+    }
+
+    /// The worker has stored what was wanted.
+    pub fn has_memos(&self) {
+        self.wanted.store(0, Ordering::Release);
     }
 
     /// Takes the memos that the last worker stored.

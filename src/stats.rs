@@ -31,6 +31,8 @@ pub struct Source {
     pub programs: Arc<Programs>,
     pub rules: Option<Arc<RuleKeeper>>,
     pub restarts: Arc<RestartTimes>,
+    /// How often the program was replaced by a newer one.
+    pub upgrades: u64,
 }
 
 impl Source {
@@ -81,6 +83,7 @@ impl Source {
             policy: self.policy.name.into(),
             policy_counters: self.policy_counters(),
             restarts: self.restarts.count(),
+            upgrades: self.upgrades,
             decisions_per_sec: per_sec(n.user_dispatches, was.user_dispatches),
             dispatches_per_sec: per_sec(user + kernel, 0),
             idle_pct: share(kernel, user + kernel),

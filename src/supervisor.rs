@@ -6,8 +6,8 @@
 use super::adaptive::{Adaptive, Change, IdleTime};
 use super::cli::{self, Options};
 use super::event_log::EventLog;
+use super::instance::{self, Instance};
 use super::machine::Machine;
-use super::metrics::Metrics;
 use super::mutex::lock;
 use super::programs::{self, Programs, Saver};
 use super::reading::Reading;
@@ -16,16 +16,14 @@ use super::restarts::{Ended, Next, Restarts};
 use super::rules::RuleKeeper;
 use super::shared::Shared;
 use super::stats::{self, Source};
+use super::takeover::ShortGracePeriods;
+use super::upgrade::{self, Handover};
 use super::worker_process::{End, WorkerProcess};
-use super::{
-    clock, instance, output, privileges, process, report, settings, stalls, tasks, telemetry,
-    worker,
-};
+use super::{clock, output, privileges, process, settings, stalls, summary, telemetry, worker};
 use anyhow::anyhow;
 use pandemonium_engine::adapting::INTERVAL;
-use pandemonium_engine::knobs::{KeySet, KnobProfile, Values};
-use pandemonium_host::durable;
-use pandemonium_host::ejection::Ejection;
+use pandemonium_engine::knobs::{KeySet, KnobProfile};
+use pandemonium_engine::time::Span;
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
 use pandemonium_rules::Rules;
@@ -37,30 +35,38 @@ use std::time::{Duration, Instant};
 
 /// How often it looks whether the worker schedules.
 const GLANCE: Duration = Duration::from_millis(10);
-/// Seconds of the log that a report has.
-const LAST_SECONDS: usize = 60;
 /// The interval of the adaptive loop.
 const SECOND: Duration = Duration::from_nanos(INTERVAL.as_nanos());
 
-/// Runs the scheduler until it ends.
-pub fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let (knobs, chosen) = settings::knobs(options)?;
+/// Checks the options against each other, the files that they name, and the machine.
+pub fn check(options: &Options) -> Result<(), Failure> {
+    settings::knobs(options)?;
     settings::profile(options)?;
     Rules::read(&options.rules).map_err(Failure::Usage)?;
     if options.primary_domain.is_some() {
         settings::domain(options, &Machine::observe()?)?;
     }
-    preflight::check()?;
-    restrict_new_files();
-    let _instance = instance::take()?;
-    let source = source(options, knobs, chosen)?;
-    let recording = options.record.as_deref().map(record::create).transpose()?;
-    if !preflight::missing_capabilities("/".as_ref(), &privileges::WISHED).is_empty() {
-        output::warn(
-            "without CAP_SYS_NICE a start takes seconds on a busy machine, and signals are handled \
-             late: `scx_pandemonium_user check`",
-        );
+    Ok(())
+}
+
+/// Runs the scheduler until it ends.
+pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let earlier = Handover::inherited()?;
+    upgrade::block_signal();
+    let program = upgrade::own_path(earlier.as_ref())?;
+    process::name_this(&program);
+    check(options)?;
+    if earlier.is_none() {
+        preflight::check()?;
     }
+    restrict_new_files();
+    let instance = match earlier.as_ref().and_then(|earlier| earlier.lock) {
+        Some(lock) => Some(Instance::adopt(lock)),
+        None => instance::take()?,
+    };
+    let source = source(options, earlier.as_ref())?;
+    let recording = options.record.as_deref().map(record::create).transpose()?;
+    warn_of_missing_privileges();
     privileges::supervise(source.programs.is_foreign());
     let worker = Arc::new(WorkerProcess::default());
     let handler = Arc::clone(&worker);
@@ -75,62 +81,49 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     };
     let recording = recording.map(start).transpose()?;
     output::print(&cli::version());
-    serve_when_it_schedules(source.clone());
-    if let Some(seconds) = options.stats {
-        report_every(Duration::from_secs_f64(seconds), source.clone());
-    }
-    let log = adapt_every_second(&source, options.verbose && options.stats.is_none());
-    source.rules.iter().for_each(RuleKeeper::start);
+    let candidates = upgrade::serve(options, program.clone(), Arc::clone(&worker), source.clone());
+    serve_when_it_schedules(source.clone(), earlier.as_ref());
+    let log = observe(options, &source);
     let saver = Saver::start(Arc::clone(&source.programs));
     let started = source.read();
-    let outcome = keep_running(options, &worker, &source, &saver);
-    let mut ended = source.read();
-    // It is over now, which is no fault.
-    ended.driver.is_unloaded = false;
-    let whole_run = source.metrics(&started, &ended);
-    output::print(&telemetry::line(&whole_run));
-    output::print(&telemetry::knobs_line(&source.adaptive.status().report, &whole_run));
-    if options.dump_log {
-        output::print(&lock(&log).to_string());
-    }
-    if options.dump_tasks {
-        output::print(&tasks::table(source.shared.take_memos()));
-    }
+    let changed = Setting::before(earlier.as_ref());
+    let outcome = match keep_running(options, &worker, &source, &saver, &changed, earlier) {
+        Ok(Finish::Upgrade(pid)) => {
+            let lock = instance.as_ref().map(Instance::hand_on);
+            let handover = Handover::of(&source, &program, pid, lock, changed[0].before.clone());
+            saver.finish();
+            output::finish();
+            if let Some(failure) = upgrade::execute(&handover, &candidates, &worker) {
+                return Err(failure);
+            }
+            worker.wait_for_end();
+            changed.iter().for_each(Setting::restore);
+            return Ok(ExitCode::SUCCESS);
+        }
+        Ok(Finish::Exit(code)) => Ok(code),
+        Err(failure) => Err(failure),
+    };
+    let summary = summary::print(options, &source, &started, &log);
     recording.map(Recording::finish).iter().for_each(|summary| output::print(summary));
     saver.finish();
     let Some(ejection) = source.shared.ejection.take() else { return outcome };
-    report(
-        options,
-        &ejection,
-        format!("{}\n{}", counters(&source, &whole_run), lock(&log).tail(LAST_SECONDS)),
-    );
+    summary::report(options, &ejection, summary);
     Err(Failure::Ejected(ejection.sentence()))
 }
 
-/// Writes a report of an ejection, beside the process database, and says where it is.
-fn report(options: &Options, ejection: &Ejection, counters: String) {
-    let version = cli::version();
-    let words =
-        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    let path = programs::path(options.procdb.as_deref());
-    let facts = report::Facts { version, words, counters };
-    match report::write(durable::parent(&path), ejection, &facts) {
-        Ok(path) => output::print(&format!(
-            "a report without names of programs, to attach to a bug: {}",
-            path.display()
-        )),
-        Err(error) => output::warn(&format!("no report of the ejection was written: {error:#}")),
+/// Starts what looks on while the worker schedules: lines of statistics, the adaptive loop with its
+/// log, rules for processes.
+fn observe(options: &Options, source: &Source) -> Arc<Mutex<EventLog>> {
+    if let Some(seconds) = options.stats {
+        report_every(Duration::from_secs_f64(seconds), source.clone());
     }
+    let log = adapt_every_second(source, options.verbose && options.stats.is_none());
+    source.rules.iter().for_each(RuleKeeper::start);
+    log
 }
 
-/// The counters of the whole run.
-fn counters(source: &Source, whole_run: &Metrics) -> String {
-    let knobs = telemetry::knobs_line(&source.adaptive.status().report, whole_run);
-    let numbers = source.shared.counters.read();
-    format!("{}\n{knobs}\n{numbers:#?}\n", telemetry::line(whole_run))
-}
-
-fn source(options: &Options, start: Values, chosen: KeySet) -> Result<Source, Failure> {
+fn source(options: &Options, earlier: Option<&Handover>) -> Result<Source, Failure> {
+    let (start, chosen) = settings::knobs(options)?;
     let policy = options.policy();
     let cpus = settings::cpus(options, &Machine::observe()?);
     let shared = match options.record {
@@ -144,14 +137,19 @@ fn source(options: &Options, start: Values, chosen: KeySet) -> Result<Source, Fa
     if let Some(profile) = settings::profile(options)? {
         start_with_profile(&adaptive, profile).map_err(Failure::Usage)?;
     }
-    Ok(Source {
+    let source = Source {
         policy,
         adaptive: Arc::new(adaptive),
         programs: Arc::new(Programs::load(Arc::clone(&shared), path)),
         rules: RuleKeeper::load(&options.rules, Arc::clone(&shared))?,
         restarts: Arc::default(),
+        upgrades: earlier.map_or(0, |earlier| earlier.upgrades + 1),
         shared,
-    })
+    };
+    if let Some(earlier) = earlier {
+        earlier.restore(&source);
+    }
+    Ok(source)
 }
 
 /// Applies the profile of the command line, and says which knobs of the user win over it.
@@ -179,33 +177,65 @@ fn restrict_new_files() {
     unsafe { libc::umask(0o022) };
 }
 
-/// Starts workers until one ends without asking for a restart.
+fn warn_of_missing_privileges() {
+    if !preflight::missing_capabilities("/".as_ref(), &privileges::WISHED).is_empty() {
+        output::warn(
+            "without CAP_SYS_NICE a start takes seconds on a busy machine: see \
+             `scx_pandemonium_user check`",
+        );
+    }
+}
+
+/// Waits for the end of the earlier program's worker, in a thread that ends with the process. That
+/// worker restores a kernel setting at its end, which the new worker needs to be 0.
+fn reap(earlier: i32) {
+    thread::spawn(move || {
+        // SAFETY: a plain system call, on a child of this process.
+        unsafe { libc::waitpid(earlier, std::ptr::null_mut(), 0) };
+        // A failure costs some latency: the kernel may move locked memory.
+        let _ = std::fs::write(Setting::COMPACTION, "0");
+    });
+}
+
+/// Why no further worker is started.
+enum Finish {
+    Exit(ExitCode),
+    /// Another program takes over from this worker, which goes on.
+    Upgrade(i32),
+}
+
+/// Starts workers until one ends without asking for a restart. The first takes over from the worker
+/// of an earlier program.
 fn keep_running(
     options: &Options,
     worker: &WorkerProcess,
     source: &Source,
     saver: &Saver,
-) -> Result<ExitCode, Failure> {
-    let sysctl = Sysctl::save();
+    changed: &[Setting],
+    earlier: Option<Handover>,
+) -> Result<Finish, Failure> {
     let mut restarts = Restarts::default();
+    let mut replaced = earlier.map(|earlier| earlier.worker);
+    replaced.into_iter().for_each(reap);
     loop {
         let (started, rounds) = (Instant::now(), source.rounds());
-        let status = match worker.run(&source.shared)? {
+        let status = match worker.run(&source.shared, replaced.take())? {
             End::Exited(status) => status,
             End::Killed => {
-                sysctl.restore();
+                changed.iter().for_each(Setting::restore);
                 output::warn("the scheduling process did not end within 3 s, and was killed");
-                return Ok(ExitCode::SUCCESS);
+                return Ok(Finish::Exit(ExitCode::SUCCESS));
             }
-            End::NotStarted => return Ok(ExitCode::SUCCESS),
+            End::NotStarted => return Ok(Finish::Exit(ExitCode::SUCCESS)),
+            End::Upgraded(worker) => return Ok(Finish::Upgrade(worker)),
         };
-        sysctl.restore();
+        changed.iter().for_each(Setting::restore);
         saver.save();
         let scheduled = source.rounds() > rounds;
         let ended = Ended { code: status.code(), scheduled, lived: started.elapsed() };
         let next = restarts.after(&ended);
         if next == Next::End || worker.is_stopping() {
-            return end(status, worker.is_stopping());
+            return end(status, worker.is_stopping()).map(Finish::Exit);
         }
         preflight::expect_none_loaded()?;
         let pause = match next {
@@ -223,7 +253,7 @@ fn keep_running(
                 );
                 pause
             }
-            Next::GiveUp | Next::End => return end(status, false),
+            Next::GiveUp | Next::End => return end(status, false).map(Finish::Exit),
         };
         source.restarts.add(clock::now());
         worker.wait_unless_stopping(pause);
@@ -261,10 +291,21 @@ fn end(status: ExitStatus, stopping: bool) -> Result<ExitCode, Failure> {
 /// Serves statistics as soon as the worker schedules, from threads that end with the process. Not
 /// before: the socket of a scheduler that may yet be refused would replace that of the one that
 /// runs. Without its socket, the scheduler runs without statistics, and warns.
-fn serve_when_it_schedules(source: Source) {
+/// Then an upgrade from `earlier` is complete.
+fn serve_when_it_schedules(source: Source, earlier: Option<&Handover>) {
+    let version = earlier.map(|earlier| earlier.version.clone());
     thread::spawn(move || {
         while source.rounds() == 0 {
             thread::sleep(GLANCE);
+        }
+        if let Some(version) = version {
+            let counted = source.shared.counters.read();
+            let (unloaded, undecided) =
+                (Span::from_nanos(counted.unloaded_ns), Span::from_nanos(counted.undecided_ns));
+            output::print(&format!(
+                "upgraded from {version}: the kernel's own scheduler ran the tasks for {unloaded}, \
+                 and the first decision came after {undecided}"
+            ));
         }
         match stats::serve(source) {
             // To drop the server would end it.
@@ -321,23 +362,37 @@ fn adapt_every_second(source: &Source, print: bool) -> Arc<Mutex<EventLog>> {
     log
 }
 
-/// The kernel setting that scx_rustland_core changes in a worker. The supervisor restores it,
-/// because a killed worker cannot.
-struct Sysctl(Option<String>);
+/// A kernel setting that a worker changes. The supervisor restores it, because a killed worker
+/// cannot.
+struct Setting {
+    path: &'static str,
+    before: Option<String>,
+}
 
-impl Sysctl {
-    const PATH: &str = "/proc/sys/vm/compact_unevictable_allowed";
+impl Setting {
+    /// Whether the kernel may move locked memory; scx_rustland_core changes it.
+    const COMPACTION: &str = "/proc/sys/vm/compact_unevictable_allowed";
 
-    fn save() -> Sysctl {
-        Sysctl(std::fs::read_to_string(Self::PATH).ok())
+    /// The settings as they were before the first worker. That of an earlier program has changed
+    /// the first one.
+    fn before(earlier: Option<&Handover>) -> [Setting; 2] {
+        let now = |path| std::fs::read_to_string(path).ok();
+        let compaction = match earlier {
+            Some(earlier) => earlier.compaction.clone(),
+            None => now(Self::COMPACTION),
+        };
+        let expedited = ShortGracePeriods::PATH;
+        [
+            Setting { path: Self::COMPACTION, before: compaction },
+            Setting { path: expedited, before: now(expedited) },
+        ]
     }
 
     fn restore(&self) {
-        let Some(saved) = &self.0 else { return };
-        if std::fs::read_to_string(Self::PATH).is_ok_and(|now| now != *saved) {
-            // A failure is harmless: the setting only decides whether the kernel may compact locked
-            // memory, which costs some latency.
-            let _ = std::fs::write(Self::PATH, saved);
+        let Some(before) = &self.before else { return };
+        if std::fs::read_to_string(self.path).is_ok_and(|now| now != *before) {
+            // A failure is harmless: both settings only cost some latency.
+            let _ = std::fs::write(self.path, before);
         }
     }
 }

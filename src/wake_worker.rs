@@ -6,26 +6,24 @@
 //! machine no task is queued before the backend's next heartbeat, one to two seconds later. Two
 //! threads that share a CPU and yield it to each other are queued a thousand times a second.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use pandemonium_host::preflight;
 use std::thread;
 
-/// Keeps the worker running until `done`.
-pub fn until(done: impl Fn() -> bool) {
-    let over = AtomicBool::new(false);
+/// Keeps the worker running until `done`, or until it is no longer in charge. From then on the
+/// kernel's own scheduler takes over task by task, and a thread that goes on yielding may be among
+/// the first: it would keep this CPU from the others for a second.
+pub fn until(done: impl Fn() -> bool + Sync) {
     // SAFETY: a plain call without arguments.
     let cpu = unsafe { libc::sched_getcpu() };
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            bind_to(cpu);
-            while !over.load(Ordering::Relaxed) {
-                thread::yield_now();
-            }
-        });
+    let yield_until_done = || {
         bind_to(cpu);
-        while !done() {
+        while !done() && preflight::is_enabled() != Some(false) {
             thread::yield_now();
         }
-        over.store(true, Ordering::Relaxed);
+    };
+    thread::scope(|scope| {
+        scope.spawn(yield_until_done);
+        yield_until_done();
     });
 }
 

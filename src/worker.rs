@@ -12,7 +12,8 @@ use super::observers::Observers;
 use super::shared::Shared;
 use super::shared::assignments::AssignmentList;
 use super::worker_counters::WorkerCounters;
-use super::{clock, libbpf_print, memory, output, privileges, process, settings};
+use super::{clock, libbpf_print, memory, output, privileges, process, settings, takeover};
+use anyhow::anyhow;
 use pandemonium_engine::Policy;
 use pandemonium_engine::Setup;
 use pandemonium_engine::knobs::{Table, Values};
@@ -38,14 +39,31 @@ const PROGRAMS_INTERVAL: Span = Span::from_millis(10_000);
 pub fn run(options: &Options, fd: RawFd) -> Result<ExitCode, Failure> {
     process::die_with_parent();
     process::raise_priority();
+    start(options, &Shared::adopt(fd)?)
+}
+
+/// Loads all that a worker loads, up to the point where it would take over from an earlier one.
+pub fn load_only(options: &Options) -> Result<(), Failure> {
+    process::die_with_parent();
+    process::raise_priority();
+    takeover::begin_trial();
+    let shared = Shared::create().map_err(Failure::internal)?;
+    shared.knobs.publish(&settings::knobs(options)?.0);
+    match start(options, &shared) {
+        _ if takeover::has_loaded() => Ok(()),
+        Ok(_) => Err(Failure::Internal(anyhow!("CPUs went on- or offline meanwhile"))),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn start(options: &Options, shared: &Shared) -> Result<ExitCode, Failure> {
     process::disable_huge_pages();
     memory::use_one_heap();
-    let shared = Shared::adopt(fd)?;
     let machine = Machine::observe()?;
     let setup = settings::setup(options, &machine);
     let start = Start { setup: &setup, online: machine.online() };
     let info = options.policy();
-    schedule(options, &start, &shared, info.knobs, (info.build)(&setup))
+    schedule(options, &start, shared, info.knobs, (info.build)(&setup))
 }
 
 /// The machine at the start of this worker.
@@ -110,6 +128,7 @@ fn schedule(
     }
     process::populate_stack();
     process::block_signals();
+    takeover::finish();
     let mut counters = WorkerCounters::open(shared, loading, clock::now(), state);
     rounds(&mut port, &mut *policy, &mut housekeeping, &mut observers, &mut counters, &mut ahead);
     let gap = counters.longest_gap(clock::now());
@@ -217,6 +236,7 @@ fn rounds(
         let waited = policy.waiting().oldest_wait(now);
         let done = observers.round(now, port, policy);
         counters.add(now, &done, waited);
+        housekeeping.hand_on(policy);
         let waiting = most_urgent_waiting(policy);
         port.set(fast_path_settings(policy, waiting, now));
         ahead.keep(policy.waiting());
@@ -287,6 +307,17 @@ impl<'s> Housekeeping<'s> {
     fn new_assignments(&mut self) -> Option<&AssignmentList> {
         let is_newer = self.shared.assignments.take_newer(&mut self.assignments);
         is_newer.then_some(&self.assignments)
+    }
+
+    /// Stores what the next program is to know, if the supervisor asks for it.
+    fn hand_on(&self, policy: &mut dyn Policy) {
+        if self.shared.wants_memos() {
+            self.publish_programs(policy);
+            if let Some(learning) = policy.learning() {
+                self.shared.store_memos(|store| learning.export(store));
+            }
+            self.shared.has_memos();
+        }
     }
 
     fn once_a_second(&mut self, now: Stamp, policy: &mut dyn Policy, observers: &mut Observers) {

@@ -9,6 +9,7 @@ use super::fast_path_counters::FastPathCounters;
 use super::health::GAP_MAX;
 use super::process;
 use super::shared::{Numbers, Shared};
+use super::takeover;
 use pandemonium_engine::registry::COUNTERS_MAX;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{Policy, Port, Round};
@@ -70,6 +71,10 @@ impl WorkerCounters {
     /// Adds a round.
     pub fn add(&mut self, now: Stamp, done: &Round, waited: Span) {
         self.gap = now.since(self.last_round);
+        if !self.has_begun {
+            self.total.unloaded_ns = takeover::unloaded().as_nanos();
+            self.total.undecided_ns = takeover::undecided(now).as_nanos();
+        }
         self.total.silences += u64::from(self.has_begun && self.gap > GAP_MAX);
         self.has_begun = true;
         self.last_round = now;

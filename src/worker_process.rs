@@ -4,7 +4,7 @@
 
 use super::mutex::lock;
 use super::shared::Shared;
-use super::{output, process, wake_worker};
+use super::{output, process, takeover, wake_worker};
 use anyhow::Context;
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
@@ -12,6 +12,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,12 +25,22 @@ const GLANCE: Duration = Duration::from_millis(10);
 /// Bytes of the stack of a worker's thread: it handles signals, or locks memory.
 const THREAD_STACK: &str = "131072";
 
-/// The worker process, shared with the signal handler.
+/// The worker process, shared with the signal handlers.
 #[derive(Default)]
 pub struct WorkerProcess {
     child: Mutex<Option<Child>>,
+    /// Receives what happens to the child, while there is one.
+    events: Mutex<Option<Sender<Event>>>,
     stopping: AtomicBool,
     killed: AtomicBool,
+}
+
+/// What the thread that waits for a worker is told.
+enum Event {
+    /// It has ended.
+    Ended,
+    /// Another program is to take over from it.
+    Upgrade,
 }
 
 /// How a worker ended.
@@ -40,6 +51,8 @@ pub enum End {
     Killed,
     /// A signal came before it started.
     NotStarted,
+    /// It goes on, with this process number: another program is to take over from it.
+    Upgraded(i32),
 }
 
 impl WorkerProcess {
@@ -48,17 +61,27 @@ impl WorkerProcess {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// Starts a worker and waits for its end.
-    pub fn run(&self, shared: &Shared) -> Result<End, Failure> {
+    /// Starts a worker and waits for its end, or for an upgrade. With `earlier`, the worker takes
+    /// over from that process. The calling thread must be the one that executes another program at
+    /// an upgrade: the kernel ends a worker with the thread that started it.
+    pub fn run(&self, shared: &Shared, earlier: Option<i32>) -> Result<End, Failure> {
+        let (sender, events) = channel();
         let pid = {
             let mut slot = lock(&self.child);
             if self.is_stopping() {
                 return Ok(End::NotStarted);
             }
-            let child = spawn(shared).map_err(Failure::Internal)?;
+            let child = spawn(shared, earlier).map_err(Failure::Internal)?;
             slot.insert(child).id()
         };
-        self.keep_running(pid)?;
+        keep_running(pid, sender.clone())?;
+        *lock(&self.events) = Some(sender);
+        while matches!(events.recv(), Ok(Event::Upgrade)) {
+            if !self.is_stopping() {
+                return Ok(End::Upgraded(pid as i32));
+            }
+        }
+        *lock(&self.events) = None;
         // Reaped under the lock, so that the handler never signals a reused pid.
         let mut slot = lock(&self.child);
         let Some(mut child) = slot.take() else { return Ok(End::NotStarted) };
@@ -67,27 +90,23 @@ impl WorkerProcess {
         Ok(if killed { End::Killed } else { End::Exited(status) })
     }
 
-    /// Returns when the worker has ended. Until then a thread continues it whenever a signal stops
-    /// it, because the tasks that wait for its decisions would wait as long. The thread is
-    /// real-time, since it must run while no decisions come.
-    fn keep_running(&self, pid: u32) -> Result<(), Failure> {
-        let watch = || {
-            process::make_this_real_time();
-            let mut times = 0;
-            while wait_for_change(pid) == libc::CLD_STOPPED {
-                // SAFETY: a plain system call, on a child that is not reaped yet.
-                unsafe { libc::kill(pid as i32, libc::SIGCONT) };
-                times += 1;
-                output::warn(&format!(
-                    "a signal stopped the scheduling process, and it was continued ({times} so far)"
-                ));
+    /// Waits for the end of a worker that a signal has asked to end.
+    pub fn wait_for_end(&self) {
+        loop {
+            let mut slot = lock(&self.child);
+            if !slot.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None))) {
+                *slot = None;
+                return;
             }
-        };
-        thread::scope(|scope| {
-            let watching = thread::Builder::new().name("watch".into());
-            watching.spawn_scoped(scope, watch).map(drop)
-        })
-        .map_err(Failure::internal)
+            drop(slot);
+            thread::sleep(GLANCE);
+        }
+    }
+
+    /// Has [`run`](Self::run) return while the worker goes on. Returns whether there is a worker.
+    pub fn upgrade(&self) -> bool {
+        let events = lock(&self.events);
+        events.as_ref().is_some_and(|events| events.send(Event::Upgrade).is_ok())
     }
 
     /// Passes a signal on, and wakes the worker up to handle it. With `partial` the threads of
@@ -134,14 +153,37 @@ impl WorkerProcess {
     }
 }
 
+/// Reports the end of the worker, from a thread that continues it whenever a signal stops it,
+/// because the tasks that wait for its decisions would wait as long. The thread is real-time, since
+/// it must run while no decisions come.
+fn keep_running(pid: u32, events: Sender<Event>) -> Result<(), Failure> {
+    let watch = move || {
+        process::make_this_real_time();
+        let mut times = 0;
+        while wait_for_change(pid) == libc::CLD_STOPPED {
+            // SAFETY: a plain system call, on a child that is not reaped yet.
+            unsafe { libc::kill(pid as i32, libc::SIGCONT) };
+            times += 1;
+            output::warn(&format!(
+                "a signal stopped the scheduling process, and it was continued ({times} so far)"
+            ));
+        }
+        // After an upgrade there is no receiver.
+        let _ = events.send(Event::Ended);
+    };
+    let watching = thread::Builder::new().name("watch".into());
+    watching.spawn(watch).map(drop).map_err(Failure::internal)
+}
+
 /// Starts this program again as a worker. The new process has neither the locked memory nor the
 /// system call filter of an earlier worker.
-fn spawn(shared: &Shared) -> anyhow::Result<Child> {
+fn spawn(shared: &Shared, earlier: Option<i32>) -> anyhow::Result<Child> {
     let (fd, name, value) = shared.descriptor();
     let mut command = Command::new("/proc/self/exe");
     command.arg0("scx_pandemonium_user").args(std::env::args_os().skip(1)).env(name, value);
     // Of its threads but the main one. All of it is locked.
     command.env("RUST_MIN_STACK", THREAD_STACK);
+    command.envs(earlier.map(takeover::variable));
     // SAFETY: the calls between fork and exec are async-signal-safe.
     unsafe {
         command.pre_exec(move || {

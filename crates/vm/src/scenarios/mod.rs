@@ -30,6 +30,7 @@ mod stress;
 mod tiers;
 mod top;
 mod unit;
+mod upgrade;
 
 use crate::scenario::Scenario;
 pub use stranger::PROGRAMS as STRANGERS_PROGRAMS;
@@ -70,6 +71,8 @@ pub const APART: &[Scenario] = &[
     lifecycle::KERNEL_CHECK,
     hotplug::HOTPLUG_100,
     profiles::PROFILES,
+    upgrade::UPGRADE,
+    upgrade::UPGRADE_100,
 ];
 
 /// Every scenario of the suite, the cheapest first.

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The running program is replaced by the one that is now at its path.
+
+use super::control::ask;
+use crate::guest::load::{Kind, Load};
+use crate::guest::scheduler::Scheduler;
+use crate::guest::statistics::Statistics;
+use crate::guest::{Guest, report, wakeups, watch};
+use crate::scenario::{Scenario, USUAL};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Runs by name only, since it loads twice in exact time: `suite --only upgrade`.
+pub const UPGRADE: Scenario = Scenario {
+    name: "upgrade",
+    about: "beside hogs the running program is replaced by the one at its path: no wakeup \
+        waits for more than 200 ms, the kernel's own scheduler runs for at most 100 ms, process, \
+        knobs and learned programs are kept; a program that is none, or that others can change, \
+        changes nothing",
+    cpus: Some(2),
+    limit_s: 120,
+    exact: true,
+    once: true,
+    run: |guest| upgrade(guest, 1),
+    ..USUAL
+};
+
+/// Runs by name only: `suite --only upgrade-100`.
+pub const UPGRADE_100: Scenario = Scenario {
+    name: "upgrade-100",
+    about: "the same a hundred times, on an otherwise idle host",
+    limit_s: 3_600,
+    exact: false,
+    run: |guest| upgrade(guest, 100),
+    ..UPGRADE
+};
+
+/// The longest wakeup, and the longest time of the kernel's own scheduler.
+const WORST_US: f64 = 200_000.0;
+const PAUSE_US: u64 = 100_000;
+/// Longer than an upgrade takes beside hogs.
+const LIMIT: Duration = Duration::from_secs(30);
+const GLANCE: Duration = Duration::from_millis(50);
+/// How long each of two probes measures wakeups, in seconds.
+const PROBES_S: [u64; 2] = [1, 2];
+/// The program, and where it is kept while something else has its place.
+const PROGRAM: &str = "/bin/scx_pandemonium_user";
+const KEPT: &str = "/bin/kept";
+/// What is no upgrade: what it is, how it is made, and a part of the refusal.
+type Impostor = (&'static str, fn(&Path) -> io::Result<()>, &'static str);
+const IMPOSTORS: [Impostor; 3] = [
+    ("a text", |path| write(path, 0o755), "cannot be executed"),
+    ("another program", |path| fs::copy("/bin/busybox", path).map(drop), "cannot take over"),
+    ("what every user can change", |path| write(path, 0o777), "can be written by every user"),
+];
+const KNOBS: [&str; 2] = ["batch_slice_us=2500", "slice_min_us=200"];
+
+fn write(path: &Path, mode: u32) -> io::Result<()> {
+    fs::write(path, "no program")?;
+    fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
+fn upgrade(guest: &Guest, times: u64) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    expect_refusals(&scheduler)?;
+    let load = Load::start(&vec![Kind::Hog; guest.cpus])?;
+    ask(guest, &["tune", KNOBS[0], KNOBS[1], "profile=server"])?;
+    load.steps_in(Duration::from_secs(1));
+    let mut pauses = Vec::new();
+    let mut worst: f64 = 0.0;
+    for number in 1..=times {
+        report::progress(format!("upgrade {number} of {times}"));
+        let (pause, late) = upgrade_once(&scheduler, number)
+            .with_context(|| format!("in upgrade {number} of {times}"))?;
+        pauses.push(pause);
+        worst = worst.max(late);
+        expect_kept(guest, &scheduler)?;
+    }
+    pauses.sort_unstable();
+    let (median, longest) = (pauses[pauses.len() / 2], pauses[pauses.len() - 1]);
+    report::note(format!(
+        "{times} upgrades: the kernel's own scheduler ran for {median} us in the middle case and \
+         {longest} at most; the longest wakeup took {worst:.0} us"
+    ));
+    watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
+    drop(load);
+    scheduler.finish().map(drop)
+}
+
+/// Returns how long the kernel's own scheduler ran, and the longest wakeup, in microseconds.
+fn upgrade_once(scheduler: &Scheduler, number: u64) -> Result<(u64, f64)> {
+    let start = Instant::now();
+    let (upgraded, worst) = while_measuring(|| {
+        ask_for_upgrade(scheduler);
+        wait_for_upgrade(number)
+    })?;
+    upgraded.with_context(|| format!("it printed: {:?}", scheduler.printed()))?;
+    let took = start.elapsed().as_millis();
+    scheduler.expect_in_charge()?;
+    let now = scheduler.statistics()?;
+    let (pause, undecided) = (now.count("upgrade_pause_us")?, now.count("upgrade_undecided_us")?);
+    report::note(format!(
+        "upgraded within {took} ms; the kernel's own scheduler ran for {pause} us, no decision for \
+         {undecided} us; the longest wakeup took {worst:.0} us"
+    ));
+    let printed = scheduler.printed();
+    let told = printed.iter().any(|line| line.contains("the kernel's own scheduler ran"));
+    ensure!(told, "it did not tell about the upgrade: {printed:?}");
+    ensure!(worst <= WORST_US, "a wakeup waited for {worst:.0} us");
+    ensure!(pause > 0 && pause <= PAUSE_US, "the kernel's own scheduler ran for {pause} us");
+    Ok((pause, worst))
+}
+
+/// Does `work` while wakeups are measured, and returns the longest one too, in microseconds. Two
+/// probes follow each other in turn, so that one of them measures at any time.
+fn while_measuring<T>(work: impl FnOnce() -> T) -> Result<(T, f64)> {
+    let is_over = AtomicBool::new(false);
+    let measure = |seconds| {
+        let mut worst: f64 = 0.0;
+        while !is_over.load(Ordering::Relaxed) {
+            worst = worst.max(wakeups::start(seconds)?.finish()?.worst_us());
+        }
+        Ok(worst)
+    };
+    std::thread::scope(|scope| {
+        let probes = PROBES_S.map(|seconds| scope.spawn(move || measure(seconds)));
+        std::thread::sleep(GLANCE);
+        let result = work();
+        is_over.store(true, Ordering::Relaxed);
+        let worst: Result<Vec<f64>> =
+            probes.into_iter().map(|probe| probe.join().expect("it does not panic")).collect();
+        Ok((result, worst?.into_iter().fold(0.0, f64::max)))
+    })
+}
+
+/// Between the two programs no statistics are served.
+fn wait_for_upgrade(number: u64) -> Result<()> {
+    let start = Instant::now();
+    let upgrades = || Statistics::ask().and_then(|statistics| statistics.count("upgrades"));
+    while upgrades().unwrap_or(0) < number {
+        ensure!(start.elapsed() < LIMIT, "not upgraded within {} s", LIMIT.as_secs());
+        std::thread::sleep(GLANCE);
+    }
+    Ok(())
+}
+
+fn expect_kept(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
+    let knobs = ask(guest, &["tune"])?;
+    for knob in KNOBS {
+        let is_kept = |line: &str| line.starts_with(knob) && line.contains("* ");
+        ensure!(knobs.lines().any(is_kept), "the knob {knob} is not kept: {knobs}");
+    }
+    let now = scheduler.statistics()?;
+    ensure!(now.text("profile")? == "server", "the profile is not kept");
+    ensure!(now.count("procdb_total")? > 0, "the learned programs are not kept");
+    Ok(())
+}
+
+/// What is no newer version of the program changes nothing, and the reason is told.
+fn expect_refusals(scheduler: &Scheduler) -> Result<()> {
+    let worker = scheduler.worker()?;
+    for (what, make, reason) in IMPOSTORS {
+        report::progress(format!("upgrade to {what}"));
+        fs::rename(PROGRAM, KEPT)?;
+        let made = make(Path::new(PROGRAM));
+        ask_for_upgrade(scheduler);
+        let told = wait_for_refusal(scheduler, reason);
+        fs::rename(KEPT, PROGRAM)?;
+        made.map_err(Into::into)
+            .and(told)
+            .with_context(|| format!("after an upgrade to {what}"))?;
+        scheduler.expect_in_charge()?;
+        ensure!(scheduler.worker()? == worker, "{what} is another scheduling process");
+    }
+    Ok(())
+}
+
+fn wait_for_refusal(scheduler: &Scheduler, reason: &str) -> Result<()> {
+    let start = Instant::now();
+    let mut printed = Vec::new();
+    while start.elapsed() < LIMIT {
+        printed.extend(scheduler.printed());
+        let refusal =
+            printed.iter().find(|line| line.contains("no upgrade, the scheduler goes on"));
+        if let Some(line) = refusal {
+            ensure!(line.contains(reason), "the reason is not {reason:?}: {line}");
+            return Ok(());
+        }
+        std::thread::sleep(GLANCE);
+    }
+    bail!("it was not refused within {} s; it printed: {printed:?}", LIMIT.as_secs())
+}
+
+fn ask_for_upgrade(scheduler: &Scheduler) {
+    // SAFETY: a plain system call, on a child of this process.
+    unsafe { libc::kill(scheduler.pid(), libc::SIGUSR2) };
+}
