@@ -36,11 +36,7 @@ const fn edge(bucket: usize) -> Span {
 
 /// The length that `permille` of a thousand do not exceed; zero if nothing was counted. `counts` has
 /// the count of each bucket, in their order, and `longest` is the longest length among them.
-pub fn quantile(
-    counts: impl Iterator<Item = u64> + Clone,
-    longest: Span,
-    permille: u64,
-) -> Span {
+pub fn quantile(counts: impl Iterator<Item = u64> + Clone, longest: Span, permille: u64) -> Span {
     let total: u64 = counts.clone().sum();
     let rank = (total * permille).div_ceil(1000).max(1);
     let mut seen = 0;
