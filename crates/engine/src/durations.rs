@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 /// Buckets for each doubling: an error of at most one part in 32.
 const STEPS: u64 = 32;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
-/// The number of buckets. They cover lengths of up to 2^40 ns, 18 minutes; the last one holds longer
-/// ones too.
+/// The number of buckets. They cover lengths of up to 2^40 ns, 18 minutes; the last one holds
+/// longer ones too.
 pub const BUCKETS: usize = ((41 - STEP_BITS) as usize) * STEPS as usize;
 
 /// The bucket of a length, below [`BUCKETS`].
@@ -34,8 +34,8 @@ const fn edge(bucket: usize) -> Span {
     Span::from_nanos(((mantissa + 1) << shift) - 1)
 }
 
-/// The length that `permille` of a thousand do not exceed; zero if nothing was counted. `counts` has
-/// the count of each bucket, in their order, and `longest` is the longest length among them.
+/// The length that `permille` of a thousand do not exceed; zero if nothing was counted. `counts`
+/// has the count of each bucket, in their order, and `longest` is the longest length among them.
 pub fn quantile(counts: impl Iterator<Item = u64> + Clone, longest: Span, permille: u64) -> Span {
     let total: u64 = counts.clone().sum();
     let rank = (total * permille).div_ceil(1000).max(1);

@@ -12,8 +12,8 @@ pub fn parts(workload: &Workload) -> Vec<(usize, Part)> {
     groups.filter_map(|(number, group)| Some((number, part(group)?))).collect()
 }
 
-/// What is measured of the group; `None` for the parents of forked tasks, because their children are
-/// measured.
+/// What is measured of the group; `None` for the parents of forked tasks, because their children
+/// are measured.
 pub(crate) fn notice(group: &Group) -> Option<Notice> {
     let has = |wanted: Step| group.programs.iter().flatten().any(|step| *step == wanted);
     match () {

@@ -34,7 +34,7 @@ pub struct Machine<'a> {
     /// Receives what the kernel prints.
     pub console: &'a Path,
     /// A disk, for whose kind the kernels have a driver built in. What the guest writes to it stays
-    /// over a reboot of the guest, which only a machine with a disk survives, and is gone afterwards.
+    /// over a reboot, which only a machine with a disk survives, and is gone afterwards.
     pub disk: Option<&'a Path>,
 }
 

@@ -21,7 +21,7 @@ const REBOOT_LIMIT: Duration = Duration::from_secs(120);
 /// what dpkg and man-db know.
 const OF_THE_SYSTEM: [&str; 10] = [
     "/etc/.pwd.lock",
-    "/root/.",
+    "/root",
     "/var/backups/",
     "/var/cache/",
     "/var/lib/apt/",
