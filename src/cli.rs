@@ -413,10 +413,7 @@ pub fn completions(shell: Shell) -> Vec<u8> {
 
 /// The manual page.
 pub fn manual() -> Vec<u8> {
-    let mut page = Vec::new();
-    // Writing to memory cannot fail.
-    let _ = clap_mangen::Man::new(Options::command()).render(&mut page);
-    page
+    crate::manual::page(Options::command())
 }
 
 /// The name and version of this program, and of the backend.

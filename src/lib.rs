@@ -63,6 +63,8 @@ mod libbpf_print;
 #[cfg(not(docsrs))]
 mod machine;
 #[cfg(not(docsrs))]
+mod manual;
+#[cfg(not(docsrs))]
 mod memory;
 #[cfg(not(docsrs))]
 mod metrics;

@@ -85,7 +85,7 @@ fn put(path: &Path, text: &str) -> Result<PathBuf> {
         let name = format!("ejected-{number}.txt");
         match create(&durable::inside(&directory).join(&name)) {
             Ok(mut file) => {
-                file.write_all(text.as_bytes()).and_then(|()| file.sync_all())?;
+                file.write_all(text.as_bytes()).and_then(|()| durable::flush(&file))?;
                 return Ok(path.join(name));
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}

@@ -33,7 +33,7 @@ const DESCRIPTOR: &str = "SCX_PANDEMONIUM_USER_SHARED";
 const MIB: usize = 1 << 20;
 /// The largest ring, in MiB.
 pub const RING_MAX: u32 = 256;
-/// Tasks whose memos survive a restart. Further tasks are unknown after it.
+/// How many tasks keep their memo over a restart. Further tasks are unknown after it.
 const MEMOS_MAX: usize = 32_768;
 
 macro_rules! counters {

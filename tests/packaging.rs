@@ -98,6 +98,7 @@ fn what_is_installed_works_and_is_removed_without_a_rest() {
         ("usr/bin/pandemonium_bench", 0o755),
         ("usr/bin/pandemonium_probe", 0o755),
         ("usr/share/scx_pandemonium_user/rules/games.toml", 0o644),
+        ("usr/share/scx_pandemonium_user/grafana-dashboard.json", 0o644),
         ("usr/lib/systemd/system/scx_pandemonium_user.service", 0o644),
         ("usr/share/man/man1/scx_pandemonium_user.1.gz", 0o644),
         ("usr/share/man/man1/pandemonium_bench.1.gz", 0o644),
@@ -264,6 +265,7 @@ fn a_debian_package_is_installed_and_purged_without_a_rest() {
     let running = root.0.join("run/scx/root");
     fs::create_dir_all(&running).expect("what a run leaves");
     fs::write(running.join("scx_pandemonium_user.lock"), "").expect("the lock of an instance");
+    fs::write(running.join("stats"), "").expect("the socket of the statistics");
     dpkg("--remove", Path::new("scx-pandemonium-user"));
     assert!(!root.0.join("run/scx").exists(), "the folder of the lock is left");
     assert!(learned.join("procdb.bin").exists(), "removing is not purging");

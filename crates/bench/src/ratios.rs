@@ -5,7 +5,7 @@
 use super::digest::{Cell, Group, Row};
 use anyhow::Result;
 use pandemonium_statistics::figure::Better;
-use pandemonium_statistics::picture::{LETTERS, SIZE, colour, drawn};
+use pandemonium_statistics::picture::{LETTERS, SIZE, colour, drawn, svg};
 use pandemonium_statistics::verdict::Verdict;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -41,12 +41,10 @@ pub fn draw(group: &Group) -> Result<Option<String>> {
     let (low, high) =
         ends.fold((0.67, 1.5), |(low, high): (f64, f64), times| (low.min(times), high.max(times)));
     let bars: u32 = rows.iter().map(|(_, strokes)| strokes.len() as u32 * BAR + GAP).sum();
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (SIZE.0, bars + 60)).into_drawing_area();
+    let picture = svg((SIZE.0, bars + 60), |root| {
         let left = low / 1.15;
         let mut chart = drawn(
-            ChartBuilder::on(&root)
+            ChartBuilder::on(root)
                 .margin(10)
                 .margin_right(34)
                 .x_label_area_size(30)
@@ -80,9 +78,9 @@ pub fn draw(group: &Group) -> Result<Option<String>> {
         }
         let one = PathElement::new([(1.0, 0.0), (1.0, f64::from(bars))], BLACK.mix(0.6));
         drawn(chart.draw_series([one]))?;
-        drawn(root.present())?;
-    }
-    Ok(Some(svg))
+        Ok(())
+    })?;
+    Ok(Some(picture))
 }
 
 impl Stroke {

@@ -8,8 +8,46 @@ use alloc::vec::Vec;
 /// Buckets for each doubling: an error of at most one part in 32.
 const STEPS: u64 = 32;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
-/// Covers lengths of up to 2^40 ns, 18 minutes.
-const BUCKETS: usize = ((41 - STEP_BITS) as usize) * STEPS as usize;
+/// The number of buckets. They cover lengths of up to 2^40 ns, 18 minutes; the last one holds
+/// longer ones too.
+pub const BUCKETS: usize = ((41 - STEP_BITS) as usize) * STEPS as usize;
+
+/// The bucket of a length, below [`BUCKETS`].
+pub const fn bucket(length: Span) -> usize {
+    let ns = length.as_nanos();
+    if ns < STEPS {
+        return ns as usize;
+    }
+    let shift = ns.ilog2() - STEP_BITS;
+    let bucket = ((shift as u64) << STEP_BITS) + (ns >> shift);
+    if bucket < BUCKETS as u64 { bucket as usize } else { BUCKETS - 1 }
+}
+
+/// The longest length that a bucket holds.
+const fn edge(bucket: usize) -> Span {
+    let bucket = bucket as u64;
+    if bucket < STEPS {
+        return Span::from_nanos(bucket);
+    }
+    let shift = (bucket >> STEP_BITS) - 1;
+    let mantissa = bucket - (shift << STEP_BITS);
+    Span::from_nanos(((mantissa + 1) << shift) - 1)
+}
+
+/// The length that `permille` of a thousand do not exceed; zero if nothing was counted. `counts`
+/// has the count of each bucket, in their order, and `longest` is the longest length among them.
+pub fn quantile(counts: impl Iterator<Item = u64> + Clone, longest: Span, permille: u64) -> Span {
+    let total: u64 = counts.clone().sum();
+    let rank = (total * permille).div_ceil(1000).max(1);
+    let mut seen = 0;
+    for (bucket, count) in counts.enumerate() {
+        seen += count;
+        if seen >= rank {
+            return edge(bucket).min(longest);
+        }
+    }
+    Span::ZERO
+}
 
 /// Counts how often each length of time occurred.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,29 +65,9 @@ impl Default for Durations {
 }
 
 impl Durations {
-    fn bucket(ns: u64) -> usize {
-        if ns < STEPS {
-            return ns as usize;
-        }
-        let shift = ns.ilog2() - STEP_BITS;
-        let bucket = (u64::from(shift) << STEP_BITS) + (ns >> shift);
-        (bucket as usize).min(BUCKETS - 1)
-    }
-
-    /// The longest length that a bucket holds.
-    fn edge(bucket: usize) -> u64 {
-        let bucket = bucket as u64;
-        if bucket < STEPS {
-            return bucket;
-        }
-        let shift = (bucket >> STEP_BITS) - 1;
-        let mantissa = bucket - (shift << STEP_BITS);
-        ((mantissa + 1) << shift) - 1
-    }
-
     /// Counts one length.
     pub fn add(&mut self, length: Span) {
-        self.counts[Self::bucket(length.as_nanos())] += 1;
+        self.counts[bucket(length)] += 1;
         self.total += 1;
         self.sum = self.sum.saturating_add(length.as_nanos());
         self.longest = self.longest.max(length);
@@ -80,21 +98,13 @@ impl Durations {
 
     /// The length that `permille` of a thousand do not exceed; zero if nothing was counted.
     pub fn quantile(&self, permille: u64) -> Span {
-        let rank = (self.total * permille).div_ceil(1000).max(1);
-        let mut seen = 0;
-        for (bucket, count) in self.counts.iter().enumerate() {
-            seen += count;
-            if seen >= rank && self.total > 0 {
-                return Span::from_nanos(Self::edge(bucket)).min(self.longest);
-            }
-        }
-        Span::ZERO
+        quantile(self.counts.iter().copied(), self.longest, permille)
     }
 
     /// The non-empty buckets, as upper edge and count.
     pub fn buckets(&self) -> impl Iterator<Item = (Span, u64)> {
         let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        filled.map(|(bucket, count)| (Span::from_nanos(Self::edge(bucket)), *count))
+        filled.map(|(bucket, count)| (edge(bucket), *count))
     }
 }
 
@@ -105,7 +115,7 @@ mod tests {
     #[test]
     fn a_bucket_edge_exceeds_each_length_by_at_most_one_part_in_32() {
         for ns in (0..4000).chain((1..40).flat_map(|bit| [(1 << bit) - 1, 1 << bit, 3 << bit])) {
-            let edge = Durations::edge(Durations::bucket(ns));
+            let edge = edge(bucket(Span::from_nanos(ns))).as_nanos();
             if ns < 1 << 40 {
                 assert!(ns <= edge && edge - ns <= ns / 32 + 1, "{ns} {edge}");
             }

@@ -40,6 +40,19 @@ pub fn inside(directory: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
 }
 
+/// Waits until the file is on the disk. A sandbox may forbid that (systemd's set of system calls
+/// `@sync`): then a reader still finds a whole file, but not after a crash of the machine.
+///
+/// # Errors
+///
+/// If the disk fails.
+pub fn flush(file: &File) -> io::Result<()> {
+    match file.sync_all() {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        other => other,
+    }
+}
+
 /// Writes the file `name` into `directory`, so that after a crash there is either the old file or
 /// the new one. The file is readable for all users. A link of this name is replaced, not followed.
 pub fn put(
@@ -58,7 +71,7 @@ pub fn put(
     let mut buffer = BufWriter::new(&file);
     let written = write(&mut buffer)
         .and_then(|()| buffer.flush())
-        .and_then(|()| file.sync_all())
+        .and_then(|()| flush(&file))
         .and_then(|()| match existing {
             Existing::Replaced => fs::rename(&temporary, &target),
             // Unlike rename(2), link(2) never replaces an existing file.
@@ -68,5 +81,5 @@ pub fn put(
         let _ = fs::remove_file(&temporary);
     }
     written.context("it cannot be written")?;
-    directory.sync_all().context("its directory cannot be written")
+    flush(directory).context("its directory cannot be written")
 }

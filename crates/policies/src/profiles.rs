@@ -21,7 +21,7 @@ batch_slice_us=2000 # a frame that can interrupt no task waits for 1/8 of its 16
     },
     KnobProfile {
         name: "lowlatency",
-        about: "Shortest waits of all tasks, for 1 to 2 % of the work that gets done",
+        about: "Shortest waits of all tasks, for about 1 % of the work that gets done",
         knobs: "\
 slice_us=500 # as short as the adaptive loop makes slices when wakeups are late
 burst_slice_us=500 # a burst must not make slices longer than usual

@@ -54,7 +54,7 @@ impl Setting {
         vec![Kind::Hog; 2 * self.n()]
     }
 
-    /// The task whose wakeup latency is measured; it runs for this part of the phase.
+    /// The task with the measured wakeup latency; it runs for this part of the phase.
     pub fn waking(&self, part: f64) -> Waking {
         let run_ns = ((self.run_ns as f64 * part) as u64).max(WAKING_NS_MIN);
         Waking { run_ns, work_rounds: self.rounds(WAKE_WORK_US), seed: self.seed, ..USUAL }

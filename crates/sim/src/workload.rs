@@ -162,39 +162,10 @@ impl Group {
         self.programs.get((place as usize).min(last)).map_or(&[], Vec::as_slice)
     }
 
-    /// What is measured of the group; `None` for the parents of forked tasks, whose children are
-    /// measured.
-    pub fn notice(&self) -> Option<Notice> {
-        let has = |wanted: Step| self.programs.iter().flatten().any(|step| *step == wanted);
-        match () {
-            () if self.counts => Some(Notice::Work),
-            () if self.forked => Some(Notice::Fork),
-            () if has(Step::Fork) => None,
-            () if has(Step::End) && self.deadline.is_some() => Some(Notice::Frame),
-            () if has(Step::End) && self.row > 1 => Some(Notice::Request),
-            () => Some(Notice::Wakeup),
-        }
-    }
-
     /// Whether its tasks depend on each other's wakeups.
     pub fn is_linked(&self) -> bool {
         self.row > 1
     }
-}
-
-/// What of a group a person notices, or a program that depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// How late it runs after a wakeup.
-    Wakeup,
-    /// The time of a frame or of an audio buffer, from the begin of its period. It has a deadline.
-    Frame,
-    /// The time from a request to its answer.
-    Request,
-    /// The time from a fork to the child's first instruction.
-    Fork,
-    /// Only the work that it does.
-    Work,
 }
 
 /// The CPUs on which the tasks of a group may run.
@@ -263,23 +234,6 @@ mod tests {
         assert_eq!(weight_of_nice(19), 1);
         assert_eq!(weight_of_nice(10), 11);
         assert_eq!(weight_of_nice(i8::MAX), 1);
-    }
-
-    #[test]
-    fn what_is_measured_follows_from_the_program() {
-        let noticed = |mut group: Group| {
-            group.counts = false;
-            group.notice()
-        };
-        let timed = Group::new("x", 1, alloc::vec![Step::Period, Step::Begin, Step::End]);
-        assert_eq!(Group::hogs("x", 1).notice(), Some(Notice::Work));
-        assert_eq!(noticed(Group::hogs("x", 1)), Some(Notice::Wakeup));
-        assert_eq!(noticed(timed.clone()), Some(Notice::Wakeup));
-        assert_eq!(noticed(Group { row: 2, ..timed.clone() }), Some(Notice::Request));
-        let deadline = Some(Span::from_millis(5));
-        assert_eq!(noticed(Group { deadline, ..timed.clone() }), Some(Notice::Frame));
-        assert_eq!(noticed(Group { forked: true, ..timed }), Some(Notice::Fork));
-        assert_eq!(noticed(Group::new("x", 1, alloc::vec![Step::Fork])), None);
     }
 
     #[test]

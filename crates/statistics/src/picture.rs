@@ -4,6 +4,7 @@
 //! dark page has white lines; the other colours are visible on both.
 
 use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
 use plotters::prelude::*;
 
 /// Width and height in pixels: small enough that the text is legible on a phone.
@@ -17,6 +18,9 @@ const NINES_MAX: f64 = 5.0;
 const STEPS: f64 = 400.0;
 const STEP_TIMES: f64 = 1.01;
 
+/// What charts are drawn on.
+pub type Area<'svg> = DrawingArea<SVGBackend<'svg>, Shift>;
+
 /// A distribution to draw as one curve.
 pub struct Line {
     /// Upper edge in nanoseconds and count of each bucket, edges ascending.
@@ -26,6 +30,28 @@ pub struct Line {
 /// Turns an error of plotters, which borrows from the drawing, into one that does not.
 pub fn drawn<T, E: std::fmt::Display>(result: std::result::Result<T, E>) -> Result<T> {
     result.map_err(|error| anyhow!("cannot draw: {error}"))
+}
+
+/// Draws on an empty picture of this width and height.
+pub fn svg(size: (u32, u32), draw: impl FnOnce(&Area) -> Result<()>) -> Result<String> {
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        draw(&root)?;
+        drawn(root.present())?;
+    }
+    Ok(svg)
+}
+
+/// A chart of the usual size, before it has scales. `below` is the height of what is written below
+/// it, in pixels.
+fn chart<'root, 'svg>(
+    root: &'root Area<'svg>,
+    below: u32,
+) -> ChartBuilder<'root, 'svg, SVGBackend<'svg>> {
+    let mut chart = ChartBuilder::on(root);
+    chart.margin(10).margin_right(24).x_label_area_size(below).y_label_area_size(66);
+    chart
 }
 
 /// The colour of the scheduler of this number, the same in every chart.
@@ -49,17 +75,9 @@ pub fn curves(lines: &[Line]) -> Result<String> {
     let low = edges().fold(f64::MAX, f64::min).clamp(1.0, 1e15) / 1.5;
     let high = edges().fold(0.0, f64::max).max(low * 10.0) * 1.5;
     let nines = lines.iter().map(|line| line.nines()).fold(1.0, f64::max);
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let mut chart = drawn(
-            ChartBuilder::on(&root)
-                .margin(10)
-                .margin_right(24)
-                .x_label_area_size(30)
-                .y_label_area_size(66)
-                .build_cartesian_2d(0.0..nines.ceil(), (low..high).log_scale()),
-        )?;
+    svg(SIZE, |root| {
+        let scales = (0.0..nines.ceil(), (low..high).log_scale());
+        let mut chart = drawn(chart(root, 30).build_cartesian_2d(scales.0, scales.1))?;
         drawn(
             chart
                 .configure_mesh()
@@ -75,9 +93,70 @@ pub fn curves(lines: &[Line]) -> Result<String> {
             let style = colour(number).stroke_width(2);
             drawn(chart.draw_series(LineSeries::new(line.points(), style)))?;
         }
-        drawn(root.present())?;
+        Ok(())
+    })
+}
+
+/// One dot of [`dots`].
+pub struct Dot {
+    /// To the right and upwards. Infinite ones are drawn at the edge.
+    pub at: (f64, f64),
+    /// What is written beside it.
+    pub name: Option<String>,
+}
+
+/// A scale of [`dots`].
+pub struct Scale {
+    /// What it is of.
+    pub title: &'static str,
+    /// It covers at least these values, and all of the dots within `limits`.
+    pub covers: (f64, f64),
+    /// Dots beyond are drawn at the edge.
+    pub limits: (f64, f64),
+}
+
+impl Scale {
+    fn range(&self, values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+        let values = values.filter(|value| value.is_finite());
+        let low = values.clone().fold(self.covers.0, f64::min);
+        let high = values.fold(self.covers.1, f64::max);
+        (low.max(self.limits.0), high.min(self.limits.1))
     }
-    Ok(svg)
+}
+
+/// Draws ratios as dots. The scale to the right is logarithmic, and a line marks its 1.
+pub fn dots(dots: &[Dot], right: &Scale, up: &Scale) -> Result<String> {
+    let (low, high) = right.range(dots.iter().map(|dot| dot.at.0));
+    let (low, high) = (low / 1.3, high * 1.3);
+    let (bottom, top) = up.range(dots.iter().map(|dot| dot.at.1));
+    let place = |dot: &Dot| (dot.at.0.clamp(low, high), dot.at.1.clamp(bottom, top));
+    svg(SIZE, |root| {
+        let scales = ((low..high).log_scale(), bottom..top);
+        let mut chart = drawn(chart(root, 44).build_cartesian_2d(scales.0, scales.1))?;
+        drawn(
+            chart
+                .configure_mesh()
+                .label_style(("sans-serif", LETTERS))
+                .x_desc(right.title)
+                .y_desc(up.title)
+                .x_label_formatter(&|ratio| format!("{ratio:.2}"))
+                .y_label_formatter(&|ratio| format!("{ratio:.2}"))
+                .max_light_lines(0)
+                .draw(),
+        )?;
+        let one = LineSeries::new([(1.0, bottom), (1.0, top)], colour(0).stroke_width(1));
+        drawn(chart.draw_series(one))?;
+        let circles =
+            dots.iter().map(|dot| Circle::new(place(dot), 4, colour(1).mix(0.7).filled()));
+        drawn(chart.draw_series(circles))?;
+        let names = dots.iter().filter_map(|dot| {
+            let style = ("sans-serif", LETTERS).into_text_style(root);
+            let name = Text::new(dot.name.clone()?, (-50, -18), style);
+            Some(EmptyElement::at(place(dot)) + name)
+        });
+        drawn(chart.draw_series(names))?;
+        Ok(())
+    })
 }
 
 impl Line {

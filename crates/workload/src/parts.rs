@@ -2,9 +2,7 @@
 
 //! What is measured of each group of a workload, by the simulator and by the probe alike.
 
-use pandemonium_sim::workload::{
-    Group, IDLE_CLASS_WEIGHT, Notice as Noticed, Place, Step, Workload, kernel_weight,
-};
+use pandemonium_sim::workload::{Group, IDLE_CLASS_WEIGHT, Place, Step, Workload, kernel_weight};
 use pandemonium_statistics::mix::{Notice, Part};
 
 /// The parts of a workload before anything is measured, each with the number of its group. Groups
@@ -14,14 +12,22 @@ pub fn parts(workload: &Workload) -> Vec<(usize, Part)> {
     groups.filter_map(|(number, group)| Some((number, part(group)?))).collect()
 }
 
+/// What is measured of the group; `None` for the parents of forked tasks, because their children
+/// are measured.
+pub(crate) fn notice(group: &Group) -> Option<Notice> {
+    let has = |wanted: Step| group.programs.iter().flatten().any(|step| *step == wanted);
+    match () {
+        () if group.counts => Some(Notice::Work),
+        () if group.forked => Some(Notice::Fork),
+        () if has(Step::Fork) => None,
+        () if has(Step::End) && group.deadline.is_some() => Some(Notice::Frame),
+        () if has(Step::End) && group.row > 1 => Some(Notice::Request),
+        () => Some(Notice::Wakeup),
+    }
+}
+
 fn part(group: &Group) -> Option<Part> {
-    let notice = match group.notice()? {
-        Noticed::Wakeup => Notice::Wakeup,
-        Noticed::Frame => Notice::Frame,
-        Noticed::Request => Notice::Request,
-        Noticed::Fork => Notice::Fork,
-        Noticed::Work => Notice::Work,
-    };
+    let notice = notice(group)?;
     let only_works = |program: &Vec<Step>| matches!(program[..], [Step::Work(_)]);
     let whole_time = group.start.as_nanos() == 0 && group.stop.is_none();
     Some(Part {
@@ -51,6 +57,7 @@ fn part(group: &Group) -> Option<Part> {
 mod tests {
     use super::*;
     use crate::read;
+    use pandemonium_engine::time::Span;
 
     #[test]
     fn the_parts_of_a_file_say_what_is_measured_of_its_tables() {
@@ -109,6 +116,23 @@ counts = false
         assert_eq!(seen, expected);
         assert_eq!((found[0].1.weight, found[0].1.equals), (IDLE_CLASS_WEIGHT, true));
         assert_eq!((found[1].1.weight, found[1].1.equals), (1024, false));
+    }
+
+    #[test]
+    fn what_is_measured_follows_from_the_program() {
+        let noticed = |mut group: Group| {
+            group.counts = false;
+            notice(&group)
+        };
+        let timed = Group::new("x", 1, vec![Step::Period, Step::Begin, Step::End]);
+        assert_eq!(notice(&Group::hogs("x", 1)), Some(Notice::Work));
+        assert_eq!(noticed(Group::hogs("x", 1)), Some(Notice::Wakeup));
+        assert_eq!(noticed(timed.clone()), Some(Notice::Wakeup));
+        assert_eq!(noticed(Group { row: 2, ..timed.clone() }), Some(Notice::Request));
+        let deadline = Some(Span::from_millis(5));
+        assert_eq!(noticed(Group { deadline, ..timed.clone() }), Some(Notice::Frame));
+        assert_eq!(noticed(Group { forked: true, ..timed }), Some(Notice::Fork));
+        assert_eq!(noticed(Group::new("x", 1, vec![Step::Fork])), None);
     }
 
     #[test]

@@ -99,7 +99,7 @@ fn a_pinned_task_runs_on_its_cpu_only_and_a_fork_storm_ends() {
     assert!(pinned <= ms(1500) && pinned > ms(300), "{pinned}");
 }
 
-/// A thread whose sibling is busy is slower; a slow core does less.
+/// A hardware thread is slower while its sibling is busy; a slow core does less.
 #[test]
 fn smt_and_hybrid_cpus_are_as_fast_as_they_are() {
     let work = |shape: Shape, hogs| {

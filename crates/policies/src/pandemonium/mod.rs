@@ -75,7 +75,7 @@ pub struct Pandemonium {
     minute: Minute,
     limits: Scaling,
     knobs: Knobs,
-    /// New tasks whose name the process database knew.
+    /// New tasks with a name that the process database knew.
     predictions: u64,
     clock: Clock,
     turns: Turns,

@@ -20,7 +20,7 @@ impl PolicyType for Pandemonium {
     const PROFILES: &'static [KnobProfile] = PROFILES;
     const COUNTERS: &'static [Counter] = &[Counter {
         name: "predictions",
-        about: "Tasks of whose name something was known when they appeared",
+        about: "New tasks with a name that the process database knew",
     }];
 
     fn new(setup: &Setup) -> Self {

@@ -90,7 +90,7 @@ struct Taken {
 /// Starts all tasks, and reads the counters at both ends of the measured time.
 fn measure(world: &World, scheduler: Option<libc::pid_t>) -> Result<Taken> {
     let workload = world.workload;
-    // SAFETY: takes a number. Tasks whose parent was killed become children of this process.
+    // SAFETY: takes a number. A task becomes a child of this process when its parent is killed.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
     let mut groups = Vec::new();
     for number in 0..workload.groups.len() {

@@ -11,13 +11,13 @@ mod seeds;
 pub use seeds::Seeds;
 use serde::{Deserialize, Serialize};
 
-/// What is measured of a part.
+/// What of a part a person notices, or a program that depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Notice {
     /// How late its tasks run after a wakeup.
     Wakeup,
-    /// The time of a frame or of an audio buffer, from the begin of its period.
+    /// The time of a frame or of an audio buffer, from the begin of its period. It has a deadline.
     Frame,
     /// The time from a request to its answer.
     Request,

@@ -4,10 +4,9 @@
 //! picture in which each mix is a dot.
 
 use super::judge::{Distribution, Line, Pair, summary};
-use crate::picture::{LETTERS, SIZE, colour, drawn};
+use crate::picture::{Dot, Scale, dots};
 use crate::table;
 use anyhow::Result;
-use plotters::prelude::*;
 
 const COLUMNS: [&str; 12] = [
     "",
@@ -101,57 +100,17 @@ fn worst(lines: &[Line]) -> Option<(&Line, &Pair)> {
 /// Draws a dot for each mix: its worst ratio of p99 to the right, its ratio of work upwards. Left
 /// of 1 nothing that is noticed is later than under the base. The worst mix has its name.
 pub fn picture(lines: &[Line]) -> Result<String> {
-    let dots: Vec<(f64, f64, &Line)> = lines
-        .iter()
-        .filter_map(|line| Some((line.worst()?.ratio(), line.work.unwrap_or(1.0), line)))
-        .collect();
-    let range = |value: fn(&(f64, f64, &Line)) -> f64, low: f64, high: f64| {
-        let all = || dots.iter().map(value).filter(|value| value.is_finite());
-        (all().fold(low, f64::min), all().fold(high, f64::max))
-    };
-    let (left, right) = range(|dot| dot.0, 0.1, 2.0);
-    let (bottom, top) = range(|dot| dot.1, 0.8, 1.05);
-    let (left, right) = (left.max(1e-6) / 1.3, right.min(1e9) * 1.3);
-    let (bottom, top) = (bottom.max(0.0), top.min(1e6));
     let named = worst(lines).map(|(line, _)| line);
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let mut chart = drawn(
-            ChartBuilder::on(&root)
-                .margin(10)
-                .margin_right(24)
-                .x_label_area_size(44)
-                .y_label_area_size(66)
-                .build_cartesian_2d((left..right).log_scale(), bottom..top),
-        )?;
-        drawn(
-            chart
-                .configure_mesh()
-                .label_style(("sans-serif", LETTERS))
-                .x_desc("worst p99, ours by the base's")
-                .y_desc("work")
-                .x_label_formatter(&|ratio| format!("{ratio:.2}"))
-                .y_label_formatter(&|ratio| format!("{ratio:.2}"))
-                .max_light_lines(0)
-                .draw(),
-        )?;
-        let even = LineSeries::new([(1.0, bottom), (1.0, top)], colour(0).stroke_width(1));
-        drawn(chart.draw_series(even))?;
-        let circles = dots.iter().map(|dot| {
-            let at = (dot.0.clamp(left, right), dot.1.clamp(bottom, top));
-            Circle::new(at, 4, colour(1).mix(0.7).filled())
-        });
-        drawn(chart.draw_series(circles))?;
-        let names = dots.iter().filter(|dot| named.is_some_and(|line| std::ptr::eq(line, dot.2)));
-        drawn(chart.draw_series(names.map(|dot| {
-            let at = (dot.0.clamp(left, right), dot.1.clamp(bottom, top));
-            let style = ("sans-serif", LETTERS).into_text_style(&root);
-            EmptyElement::at(at) + Text::new(dot.2.mix.clone(), (-50, -18), style)
-        })))?;
-        drawn(root.present())?;
-    }
-    Ok(svg)
+    let dot = |line: &Line| {
+        let is_named = named.is_some_and(|named| std::ptr::eq(named, line));
+        let at = (line.worst()?.ratio(), line.work.unwrap_or(1.0));
+        Some(Dot { at, name: is_named.then(|| line.mix.clone()) })
+    };
+    let all: Vec<Dot> = lines.iter().filter_map(dot).collect();
+    let title = "worst p99, ours by the base's";
+    let right = Scale { title, covers: (0.1, 2.0), limits: (1e-6, 1e9) };
+    let up = Scale { title: "work", covers: (0.8, 1.05), limits: (0.0, 1e6) };
+    dots(&all, &right, &up)
 }
 
 #[cfg(test)]

@@ -37,8 +37,8 @@ pub struct Assets {
     more: Vec<(String, PathBuf)>,
     /// A C compiler for the initramfs.
     compiler: Option<Program>,
-    /// Folder of this run's initramfs, removed with it.
-    scratch: PathBuf,
+    /// Folder of what this run makes for its boots, removed with it.
+    pub scratch: PathBuf,
 }
 
 impl Assets {

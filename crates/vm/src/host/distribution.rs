@@ -6,16 +6,21 @@
 use super::cache::Cache;
 use super::cli::DistributionArguments;
 use super::runner::{Boot, Outcome};
-use super::{debian, progress};
+use super::{command, debian, progress};
 use crate::guest::distribution::BROUGHT_IN_INITRAMFS;
 use crate::protocol::{Message, Mode};
 use crate::scenarios;
-use crate::scenarios::distribution::PACKAGE;
+use crate::scenarios::distribution::{EARLIER, PACKAGE};
 use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 /// Beside the scheduler that is installed, the guest needs no more than a desktop of two CPUs.
 const CPUS: u32 = 2;
+/// What sorts before every version of the same number.
+const EARLIER_SUFFIX: &str = "~earlier";
 
 /// Returns whether all of it passed.
 pub fn run(arguments: &DistributionArguments) -> Result<bool> {
@@ -30,7 +35,10 @@ pub fn run(arguments: &DistributionArguments) -> Result<bool> {
     let disk = debian::disk(&Cache::open()?)?;
     let (mut assets, kernel) = arguments.subject.find()?;
     assets.disk = Some(disk);
-    assets.add(vec![(format!("{BROUGHT_IN_INITRAMFS}/{PACKAGE}"), package.clone())], None);
+    let earlier = earlier_version(package, &assets.scratch)?;
+    let brought = [(PACKAGE, package.clone()), (EARLIER, earlier)];
+    let inside = |(name, path)| (format!("{BROUGHT_IN_INITRAMFS}/{name}"), path);
+    assets.add(brought.map(inside).into(), None);
 
     let scenario = scenarios::find("distribution").context("the scenario of the distribution")?;
     let boot = Boot {
@@ -54,4 +62,22 @@ pub fn run(arguments: &DistributionArguments) -> Result<bool> {
         println!("The kernel's console: {}", boot.console_path().display());
     }
     Ok(outcome == Outcome::Passed)
+}
+
+/// The same package with a version that comes before its own.
+fn earlier_version(package: &Path, scratch: &Path) -> Result<PathBuf> {
+    let root = scratch.join("earlier");
+    command::output(Command::new("dpkg-deb").arg("--raw-extract").arg(package).arg(&root))?;
+    let control = root.join("DEBIAN/control");
+    let text = fs::read_to_string(&control).context("reading the package's control file")?;
+    let line = text.lines().find(|line| line.starts_with("Version: "));
+    let line = line.context("the package has no version")?;
+    fs::write(&control, text.replace(line, &format!("{line}{EARLIER_SUFFIX}")))
+        .context("writing the earlier version")?;
+    let earlier = scratch.join(EARLIER);
+    // Not compressed: the guest unpacks it slowly, and unpacks the other one as it is.
+    let mut build = Command::new("dpkg-deb");
+    build.args(["--root-owner-group", "-Znone", "--build"]).arg(&root).arg(&earlier);
+    command::output(&mut build)?;
+    Ok(earlier)
 }

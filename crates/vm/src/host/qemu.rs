@@ -33,8 +33,8 @@ pub struct Machine<'a> {
     pub arguments: &'a str,
     /// Receives what the kernel prints.
     pub console: &'a Path,
-    /// A disk, for whose kind the kernels have a driver built in. What the guest writes to it is
-    /// gone afterwards.
+    /// A disk, for whose kind the kernels have a driver built in. What the guest writes to it stays
+    /// over a reboot, which only a machine with a disk survives, and is gone afterwards.
     pub disk: Option<&'a Path>,
 }
 
@@ -70,10 +70,14 @@ impl Qemu {
             }
         };
         command.args(["-cpu", "max", "-smp", &machine.cpus.to_string(), "-m", MEMORY]);
-        command.args(["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
-        if let Some(disk) = machine.disk {
-            let drive = prefixed("if=none,id=disk,format=raw,snapshot=on,file=", disk);
-            command.arg("-drive").arg(drive).args(["-device", "nvme,serial=disk,drive=disk"]);
+        command.args(["-no-user-config", "-nodefaults", "-display", "none"]);
+        match machine.disk {
+            Some(disk) => {
+                let drive = prefixed("if=none,id=disk,format=raw,snapshot=on,file=", disk);
+                command.arg("-drive").arg(drive).args(["-device", "nvme,serial=disk,drive=disk"]);
+            }
+            // A kernel that panics reboots. With a disk the scenario notices it.
+            None => drop(command.arg("-no-reboot")),
         }
         command.arg("-serial").arg(prefixed("file:", machine.console)).args(["-serial", "stdio"]);
         command.arg("-kernel").arg(machine.kernel).arg("-initrd").arg(machine.initramfs);

@@ -73,7 +73,9 @@ fn parts(lot: &mut Lot) -> Vec<Part> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pandemonium_sim::workload::{Group, Notice, Step};
+    use crate::parts::notice;
+    use pandemonium_sim::workload::{Group, Step};
+    use pandemonium_statistics::mix::Notice;
     use std::collections::BTreeSet;
 
     const CPUS: [u32; 5] = [1, 2, 4, 16, 256];
@@ -106,7 +108,7 @@ mod tests {
     #[test]
     fn every_mix_is_a_valid_file_with_an_urgent_part_and_a_load() {
         for (seed, cpus, workload) in all() {
-            let notices: Vec<_> = workload.groups.iter().filter_map(Group::notice).collect();
+            let notices: Vec<_> = workload.groups.iter().filter_map(notice).collect();
             assert!((2..=6).contains(&notices.len()), "{seed} {cpus}: {notices:?}");
             assert_ne!(notices[0], Notice::Work, "{seed} {cpus}");
             let is_load = |group: &Group| demand(group) >= 0.3 * f64::from(group.tasks().min(cpus));

@@ -1,16 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The machine as its user sees it: a shell and units.
+//! The machine as its user sees it: a shell, units, files.
 
 use crate::guest::{Guest, report};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 pub const UNIT: &str = "scx_pandemonium_user.service";
+/// The list of files before the installation, in memory.
+const FILES_BEFORE: &str = "/run/vm/files-before";
 const GLANCE: Duration = Duration::from_millis(100);
+const REBOOT_LIMIT: Duration = Duration::from_secs(120);
+/// What the distribution itself writes meanwhile: logs, caches, states of its own services, and
+/// what dpkg and man-db know.
+const OF_THE_SYSTEM: [&str; 10] = [
+    "/etc/.pwd.lock",
+    "/root",
+    "/var/backups/",
+    "/var/cache/",
+    "/var/lib/apt/",
+    "/var/lib/dpkg/",
+    "/var/lib/sudo/",
+    "/var/lib/systemd/",
+    "/var/log/",
+    "/var/tmp/",
+];
+
 /// What a command printed, and how it ended.
 pub struct Ran {
     pub code: Option<i32>,
@@ -69,7 +90,7 @@ pub fn wait_for(what: &str, limit: Duration, holds: impl Fn() -> Result<bool>) -
     Ok(start.elapsed())
 }
 
-/// The boot is over.
+/// The boot is over. Notes the files that there are before anything is installed.
 pub fn is_up(_: &Guest) -> Result<()> {
     // A unit of Debian's own that lacks a module of the kernel makes the machine "degraded".
     let state = run("systemctl is-system-running --wait")?.output;
@@ -81,5 +102,55 @@ pub fn is_up(_: &Guest) -> Result<()> {
     }
     let comm = fs::read_to_string("/proc/1/comm").context("looking at process 1")?;
     ensure!(comm.trim() == "systemd", "process 1 is {comm:?}");
+    let files: Vec<String> = files()?.into_iter().collect();
+    fs::write(FILES_BEFORE, files.join("\n")).context("noting the files")
+}
+
+/// Starts the machine anew. systemd ends this process meanwhile.
+pub fn reboot() -> Result<()> {
+    fs::copy(FILES_BEFORE, "/var/tmp/vm-files-before").context("keeping the list of files")?;
+    shell("systemctl --no-block reboot")?;
+    sleep(REBOOT_LIMIT);
+    bail!("the machine did not reboot in {} s", REBOOT_LIMIT.as_secs())
+}
+
+/// The files that were not there before the installation, and those that are not there any more,
+/// without those of the system itself.
+pub fn changed_files() -> Result<(Vec<String>, Vec<String>)> {
+    let before = fs::read_to_string("/var/tmp/vm-files-before").context("the list of files")?;
+    let before: BTreeSet<String> = before.lines().map(str::to_owned).collect();
+    let now = files()?;
+    let without = |all: &BTreeSet<String>, others| all.difference(others).cloned().collect();
+    Ok((without(&now, &before), without(&before, &now)))
+}
+
+/// Every file and folder of the disk that is not the system's own, and those in `/run` and `/tmp`
+/// that bear our name.
+fn files() -> Result<BTreeSet<String>> {
+    let mut files = BTreeSet::new();
+    let disk = fs::metadata("/").context("looking at the disk")?.dev();
+    collect(Path::new("/"), disk, &mut files)?;
+    let ours =
+        shell("find /run /tmp /dev/shm /sys/fs/bpf -name '*pandemonium*' -o -path '/run/scx*'")?;
+    files.extend(ours.lines().filter(|line| !line.starts_with("/run/vm")).map(str::to_owned));
+    Ok(files)
+}
+
+fn collect(folder: &Path, disk: u64, files: &mut BTreeSet<String>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let path = entry.context("listing a folder")?.path();
+        let name = path.to_string_lossy().into_owned();
+        if OF_THE_SYSTEM.iter().any(|prefix| name.starts_with(prefix)) {
+            continue;
+        }
+        // A file may vanish meanwhile.
+        let Ok(about) = fs::symlink_metadata(&path) else { continue };
+        if about.dev() == disk {
+            files.insert(name);
+            if about.is_dir() {
+                collect(&path, disk, files)?;
+            }
+        }
+    }
     Ok(())
 }

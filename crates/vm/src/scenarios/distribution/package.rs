@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The installation, with apt and from a file.
+//! Installation, upgrade, removal and purge, with apt and from a file.
 
-use super::machine::{UNIT, run, shell};
-use super::{PACKAGE, brought};
+use super::machine::{UNIT, changed_files, main_pid, property, run, shell, wait_for};
+use super::service::{self, PROCDB};
+use super::{EARLIER, PACKAGE, brought};
 use crate::guest::{Guest, kernel, report};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 const NAME: &str = "scx-pandemonium-user";
 /// Bytes that may be installed.
 const BYTES_MAX: u64 = 12_000_000;
+const START_LIMIT: Duration = Duration::from_secs(150);
 
 /// The version that is installed.
 fn version() -> Result<String> {
@@ -35,8 +38,8 @@ fn from_file(package: &str) -> Result<()> {
 
 /// One command; nothing is started by it.
 pub fn install(_: &Guest) -> Result<()> {
-    from_file(PACKAGE)?;
-    ensure!(version()? == version_of(PACKAGE)?, "{} is installed", version()?);
+    from_file(EARLIER)?;
+    ensure!(version()? == version_of(EARLIER)?, "{} is installed", version()?);
     for state in ["is-enabled", "is-active"] {
         let answer = run(&format!("systemctl {state} {UNIT}"))?;
         ensure!(answer.code != Some(0), "an installation left it {}", answer.output);
@@ -67,4 +70,57 @@ fn inspect() -> Result<()> {
     shell(&format!("dpkg --verify {NAME}"))?;
     shell("bash -n /usr/share/bash-completion/completions/scx_pandemonium_user")?;
     shell("systemd-analyze verify /usr/lib/systemd/system/scx_pandemonium_user.service").map(drop)
+}
+
+/// The scheduler that runs is replaced by the new one, and knows what the old one has learned.
+pub fn upgrade(_: &Guest) -> Result<()> {
+    service::expect_in_charge()?;
+    let learned = service::learned()?;
+    ensure!(!learned.is_empty(), "nothing was learned before the upgrade");
+    from_file(PACKAGE)?;
+    ensure!(version()? == version_of(PACKAGE)?, "{} is installed", version()?);
+    // The file of the replaced program is deleted.
+    wait_for("running the new program", START_LIMIT, || {
+        let program = fs::read_link(format!("/proc/{}/exe", main_pid()?)).unwrap_or_default();
+        Ok(program == Path::new("/usr/bin/scx_pandemonium_user"))
+    })?;
+    service::expect_in_charge()?;
+    let enabled = property(UNIT, "UnitFileState")?;
+    ensure!(enabled == "enabled", "after the upgrade the unit is {enabled}");
+    let known = service::learned()?;
+    let lost = learned.iter().find(|name| !known.contains(*name));
+    ensure!(lost.is_none(), "the upgrade lost what was learned of {lost:?}");
+    report::note(format!("{} programs are known before and after the upgrade", learned.len()));
+    Ok(())
+}
+
+/// The scheduler stops, and what was learned stays.
+pub fn remove(_: &Guest) -> Result<()> {
+    shell(&format!("systemctl enable --now {UNIT}"))?;
+    service::expect_in_charge()?;
+    shell(&format!("sudo apt-get remove --yes {NAME}"))?;
+    kernel::wait_for_state("disabled", START_LIMIT)?;
+    ensure!(Path::new(PROCDB).exists(), "a removal deleted what was learned");
+    let (rest, _) = changed_files()?;
+    let strange: Vec<&String> = rest
+        .iter()
+        .filter(|file| !file.starts_with("/var/lib/scx_pandemonium_user"))
+        // With this link `systemctl enable` has enabled the unit; so has every other package.
+        .filter(|file| !file.starts_with("/etc/systemd/system/multi-user.target.wants"))
+        .collect();
+    ensure!(strange.is_empty(), "a removal left {strange:?}");
+    Ok(())
+}
+
+/// Nothing is left.
+pub fn purge(_: &Guest) -> Result<()> {
+    shell(&format!("sudo apt-get purge --yes {NAME}"))?;
+    let known = run(&format!("dpkg-query --show {NAME}"))?;
+    ensure!(known.code != Some(0), "dpkg still knows {}", known.output);
+    let (rest, missing) = changed_files()?;
+    ensure!(rest.is_empty(), "left behind: {rest:?}");
+    ensure!(missing.is_empty(), "removed, and not ours: {missing:?}");
+    let unit = property(UNIT, "LoadState")?;
+    ensure!(unit == "not-found", "systemd still knows the unit: {unit}");
+    Ok(())
 }

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The unit: started, loaded, read, restarted and killed, as systemd sees it.
+//! The unit: started, loaded, read, restarted, killed and stopped, as systemd does and sees it.
 
 use super::machine::{UNIT, main_pid, property, run, shell, tail, wait_for, worker_pid};
 use crate::guest::statistics::Statistics;
 use crate::guest::{Guest, kernel, report};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::thread::sleep;
 use std::time::Duration;
 
+pub const PROCDB: &str = "/var/lib/scx_pandemonium_user/procdb.bin";
 const OPS: &str = "pandemonium_user";
 /// From the command of systemctl to the scheduler in charge.
 const START_LIMIT: Duration = Duration::from_secs(150);
@@ -17,10 +21,10 @@ const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// So systemd prints them.
 const DELAYS: [(&str, f64); 2] = [("10s", 10.0), ("19.7", 19.7)];
 /// A short look at the load, in seconds.
-const LOAD_S: u64 = 6;
+const LOAD_S: u64 = 3;
 /// How long each of the tasks that never sleep must have run meanwhile at least, in nanoseconds.
-/// Their fair share is more than a second.
-const HOG_NS_MIN: u64 = 200_000_000;
+/// Their fair share is more than half a second.
+const HOG_NS_MIN: u64 = 100_000_000;
 
 /// The guide's first look, before anything is started.
 pub fn check(_: &Guest) -> Result<()> {
@@ -58,7 +62,7 @@ fn wait_for_charge() -> Result<Duration> {
 }
 
 /// The unit is active, the kernel runs its scheduler, and that answers.
-fn expect_in_charge() -> Result<()> {
+pub fn expect_in_charge() -> Result<()> {
     wait_for_charge()?;
     let active = property(UNIT, "ActiveState")?;
     ensure!(active == "active", "sched_ext is enabled, and the unit is {active}");
@@ -129,18 +133,29 @@ pub fn restart(_: &Guest) -> Result<()> {
     Ok(())
 }
 
+/// systemd starts it again by itself, after the first delay.
 pub fn worker_killed(_: &Guest) -> Result<()> {
-    killed(worker_pid()?, 0)
+    let (printed, delay) = DELAYS[0];
+    let took = killed(worker_pid()?, printed)?;
+    let waited = wait_for_charge()?;
+    // It was noticed a moment after systemd began to count.
+    let least = delay - took.as_secs_f64() - 2.0;
+    ensure!(waited.as_secs_f64() > least, "systemd waited {waited:?}, not {delay} s");
+    let restarts = property(UNIT, "NRestarts")?;
+    ensure!(restarts == "1", "systemd counts {restarts} restarts, not one");
+    expect_in_charge()
 }
 
+/// The delay is longer now. The user does not wait for it.
 pub fn main_killed(_: &Guest) -> Result<()> {
-    killed(main_pid()?, 1)
+    killed(main_pid()?, DELAYS[1].0)?;
+    shell(&format!("sudo systemctl restart {UNIT}"))?;
+    expect_in_charge()
 }
 
-/// Kills a process of the unit. The kernel's own scheduler takes over, and systemd starts the unit
-/// again after a delay that grows from one failure to the next.
-fn killed(pid: u32, failures_before: usize) -> Result<()> {
-    let (printed, delay) = DELAYS[failures_before];
+/// Kills a process of the unit. The kernel's own scheduler takes over, and systemd says after which
+/// delay it starts the unit again. Returns how long it took to notice.
+fn killed(pid: u32, delay: &str) -> Result<Duration> {
     shell(&format!("kill -KILL {pid}"))?;
     kernel::wait_for_state("disabled", STOP_LIMIT)?;
     let took = wait_for("an automatic restart", STOP_LIMIT, || {
@@ -148,14 +163,66 @@ fn killed(pid: u32, failures_before: usize) -> Result<()> {
     })?;
     let next = property(UNIT, "RestartUSecNext")?;
     report::note(format!("noticed after {:.1} s, restarts in {next}", took.as_secs_f64()));
-    ensure!(next.starts_with(printed), "systemd restarts it in {next}, not in {delay} s");
-    let waited =
-        wait_for("started again", START_LIMIT, || Ok(kernel::sched_ext_state()? == "enabled"))?;
-    // It was noticed a moment after systemd began to count.
-    let least = delay - took.as_secs_f64() - 2.0;
-    ensure!(waited.as_secs_f64() > least, "systemd waited {waited:?}, not {delay} s");
-    let restarts = property(UNIT, "NRestarts")?;
-    let expected = (failures_before + 1).to_string();
-    ensure!(restarts == expected, "systemd counts {restarts} restarts, not {expected}");
-    expect_in_charge()
+    ensure!(next.starts_with(delay), "systemd restarts it in {next}, not in {delay}");
+    Ok(took)
+}
+
+/// The names of the programs that are known. The scheduler writes them when it ends.
+pub fn learned() -> Result<BTreeSet<String>> {
+    let text = shell("scx_pandemonium_user procdb export")?;
+    let json: Value = serde_json::from_str(&text).context("the export is JSON")?;
+    let mut names = BTreeSet::new();
+    collect_names(&json, &mut names);
+    Ok(names)
+}
+
+fn collect_names(json: &Value, names: &mut BTreeSet<String>) {
+    match json {
+        Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
+        Value::Object(fields) => {
+            names.extend(fields.get("name").and_then(Value::as_str).map(str::to_owned));
+            fields.values().for_each(|field| collect_names(field, names));
+        }
+        _ => {}
+    }
+}
+
+/// Nothing but the link of `systemctl enable` has started it.
+pub fn started(_: &Guest) -> Result<()> {
+    expect_in_charge()?;
+    let boot = shell("systemctl is-system-running --wait || true")?;
+    report::note(format!("after the reboot: {}", boot.trim()));
+    ensure!(!learned()?.is_empty(), "what was learned is gone with the reboot");
+    Ok(())
+}
+
+/// The file that all sched_ext schedulers share.
+pub fn flags(_: &Guest) -> Result<()> {
+    const FILE: &str = "/etc/default/scx";
+    let with = |text: &str| -> Result<String> {
+        fs::write(FILE, text).context("writing the flags")?;
+        shell(&format!("sudo systemctl restart {UNIT}"))?;
+        expect_in_charge()?;
+        let line = fs::read(format!("/proc/{}/cmdline", main_pid()?)).context("its arguments")?;
+        Ok(String::from_utf8_lossy(&line).replace('\0', " ").trim().to_owned())
+    };
+    let ours = with("SCX_SCHEDULER=scx_pandemonium_user\nSCX_FLAGS='--low-power --stats 60'\n")?;
+    ensure!(ours.ends_with("scx_pandemonium_user --low-power --stats 60"), "it runs as {ours}");
+    let others = with("SCX_SCHEDULER=scx_cosmos\nSCX_FLAGS='--low-power'\n")?;
+    ensure!(others.ends_with("scx_pandemonium_user"), "with flags of another: {others}");
+    fs::remove_file(FILE).context("removing the flags")
+}
+
+pub fn stop(_: &Guest) -> Result<()> {
+    shell(&format!("sudo systemctl stop {UNIT}"))?;
+    kernel::wait_for_state("disabled", Duration::from_secs(1))?;
+    let result = property(UNIT, "Result")?;
+    let code = property(UNIT, "ExecMainStatus")?;
+    ensure!(result == "success" && code == "0", "the unit ended with {result}, exit code {code}");
+    // Nothing starts it again.
+    sleep(Duration::from_secs(3));
+    let active = property(UNIT, "ActiveState")?;
+    ensure!(active == "inactive", "after the stop the unit is {active}");
+    ensure!(fs::exists(PROCDB)?, "the stop saved nothing");
+    Ok(())
 }
