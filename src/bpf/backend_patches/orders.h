@@ -199,7 +199,11 @@ static __always_inline u32 order_rest(const struct rq *rq, const struct task_str
 	return rest >> 32 ? (u32)-1 : rest;
 }
 
-/* Preempts what the CPU runs, and runs `p`. Remembers the rest of a decided task's slice. */
+/*
+ * Preempts what the CPU runs, and runs `p`. Remembers the rest of a decided task's slice, unless a
+ * task of its tier or a higher one waits for a decision: that one comes first. A Batch task is next
+ * in its turn whatever waits.
+ */
 static __always_inline void order_preempt(struct task_struct *p, struct order_slot *slot,
 					  const struct rq *rq, struct order_cpu *c, u64 now,
 					  u64 enq_flags)
@@ -208,7 +212,8 @@ static __always_inline void order_preempt(struct task_struct *p, struct order_sl
 	u32 pid = curr->pid;
 	struct order_slot *victim = order_slot_of(pid);
 
-	if (pid && victim->pid == pid && victim->tier >= FP_BATCH)
+	if (pid && victim->pid == pid && victim->tier >= FP_BATCH &&
+	    (victim->tier == FP_BATCH || order_bounds.waiting < victim->tier))
 		victim->rest = order_rest(rq, curr);
 	slot->victim = pid;
 	note_kick(&c->kicks, now);

@@ -98,8 +98,12 @@ impl<W: Observer> Machine<W> {
                 let task = &self.tasks[victim as usize];
                 let rest = task.slice.saturating_sub(u32::try_from(ran).unwrap_or(u32::MAX));
                 let pid = task.pid;
-                let is_decided = task.tier.is_some();
-                self.order_slot(victim).rest = if is_decided { rest } else { 0 };
+                let goes_on = match task.tier {
+                    None => false,
+                    Some(Tier::Batch) => true,
+                    tier => self.bounds.is_some_and(|bounds| bounds.waiting < tier),
+                };
+                self.order_slot(victim).rest = if goes_on { rest } else { 0 };
                 Some(pid)
             }
             Current::Idle | Current::Scheduler => None,
