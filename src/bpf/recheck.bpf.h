@@ -163,8 +163,8 @@ static s32 queued_on(struct task_struct *p)
 }
 
 /*
- * Kicks a CPU for a task that still waits: the one in whose DSQ it is, or any. Returns whether it
- * waits for a decision.
+ * Kicks a CPU for a task that still waits: that of its DSQ, or any. Returns whether the task waits
+ * for a decision.
  */
 static bool kick_for_waiter(s32 pid, u32 cpu, u64 now)
 {

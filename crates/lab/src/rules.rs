@@ -120,8 +120,8 @@ const COLUMNS: [&str; 15] = [
 struct Worth {
     /// Mixes in which anything differs.
     acts: u64,
-    /// Ratios of the p99 of each noticed part, sorted.
-    p99: Vec<f64>,
+    /// Ratios of the p99 of each noticed part.
+    p99: Sample,
     /// Their mean by mix, and that of the work of the loads.
     means: [Mean; 2],
     missed: [u64; 2],
@@ -140,8 +140,7 @@ impl Worth {
         });
         let lines: Vec<Line> = lines.collect::<Result<_>>()?;
         let count = |is: &dyn Fn(&[Ran]) -> bool| mixes.iter().filter(|runs| is(runs)).count();
-        let mut p99: Vec<f64> = lines.iter().flat_map(|line| line.p99.iter().map(ratio)).collect();
-        p99.sort_by(f64::total_cmp);
+        let p99 = lines.iter().flat_map(|line| line.p99.iter().map(ratio)).collect();
         let by_mix = lines.iter().filter_map(|line| {
             Mean::of(&line.p99.iter().map(|pair| ratio(pair).ln()).collect::<Vec<_>>())
         });
@@ -153,7 +152,7 @@ impl Worth {
         let missed = |side: usize| lines.iter().map(|line| line.missed[side]).sum();
         Ok(Worth {
             acts: count(&|runs| runs[0].trail != runs[number].trail) as u64,
-            p99,
+            p99: Sample::new(p99),
             means: [by_mix, work].map(|logs| Mean::of(&logs).unwrap_or_default()),
             missed: [missed(0), missed(1)],
             fair,
@@ -164,10 +163,9 @@ impl Worth {
 
     fn row(&self, name: String) -> Vec<Cell> {
         let cell = |value: f64| Cell::Milli((value * 1_000.0).round() as u64);
-        let sample = Sample::new(self.p99.clone());
-        let at = |share: f64| match sample.count() {
+        let at = |share: f64| match self.p99.count() {
             0 => Cell::None,
-            _ => cell(sample.quantile(share)),
+            _ => cell(self.p99.quantile(share)),
         };
         let [p99, work] = self.means.map(|mean| {
             let ends = [mean.of, mean.of - mean.spread, mean.of + mean.spread];

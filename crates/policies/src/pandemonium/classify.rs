@@ -86,7 +86,7 @@ struct Subject<'a> {
 
 /// A rule on the tier.
 struct Rule {
-    /// What it says of a task whose tier it made.
+    /// Why a task has its tier, if this rule made it.
     says: &'static str,
     /// What it demands of a task to which behaviour gives this tier.
     demands: fn(&Subject, Tier) -> TierDemand,
@@ -174,7 +174,7 @@ const RULES: [Rule; 12] = [
 ];
 
 impl Classification {
-    /// The classification of a task whose name says this.
+    /// The classification of a task of which nothing but its name is known.
     pub fn of(name: Name) -> Classification {
         Classification { name, ..Classification::default() }
     }

@@ -52,7 +52,7 @@ impl<W: Observer> Machine<W> {
         match verdict {
             Verdict::Ask => return false,
             Verdict::Resume => {
-                let key = self.key_of_rest(slot);
+                let key = self.key_of_rest(slot, &order);
                 self.insert(slot, None, rest.as_nanos(), key);
                 let task = self.id(slot);
                 self.emit(Event::Resumed { task });
@@ -116,8 +116,7 @@ impl<W: Observer> Machine<W> {
     }
 
     /// The key of a task that goes on with the rest of its slice: `order_key_of_rest`.
-    fn key_of_rest(&mut self, slot: u32) -> u64 {
-        let order = *self.order_slot(slot);
+    fn key_of_rest(&self, slot: u32, order: &OrderSlot) -> u64 {
         match order.tier {
             Tier::Batch => self.tasks[slot as usize].vtime,
             _ => self.now + u64::from(order.key_offset),

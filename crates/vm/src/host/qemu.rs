@@ -33,8 +33,8 @@ pub struct Machine<'a> {
     pub arguments: &'a str,
     /// Receives what the kernel prints.
     pub console: &'a Path,
-    /// A disk, for whose kind the kernels have a driver built in. What the guest writes to it stays
-    /// over a reboot, which only a machine with a disk survives, and is gone afterwards.
+    /// A disk of a kind for which the kernels have a built-in driver. What the guest writes to it
+    /// stays over a reboot, which only a machine with a disk survives, and is gone afterwards.
     pub disk: Option<&'a Path>,
 }
 
