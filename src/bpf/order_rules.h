@@ -55,7 +55,9 @@ struct order_view {
 	u32 epoch_now;
 	/* The rest of the slice of a task that was preempted by an order, in nanoseconds. */
 	u32 rest;
-	/* The highest tier that waits in user space: enum fp_occupant. */
+	/*
+	 * The highest tier of which enough tasks wait in user space to come first: enum fp_occupant.
+	 */
 	u32 waiting;
 	/* How many orders may be executed while Batch work is due. */
 	u32 passes;
@@ -85,8 +87,8 @@ static inline bool order_is_valid(const struct order_view *v)
  * What happens to the task.
  *
  * A preempted task goes on with the rest of its slice. A used-up slice above Batch ends in user
- * space; a Batch task gets another one while no task waits in user space. An order is executed only
- * while it is valid, and while nothing in user space comes before the task. It preempts a task of a
+ * space; a Batch task gets another one while no task that counts waits in user space. An order is
+ * executed only while it is valid, and while nothing in user space comes before the task. It preempts a task of a
  * lower tier. It does not if the key of that task has passed, because the task is next by the order
  * of keys. It preempts a task of its own tier that has a later key. A task whose waker is about to
  * sleep takes over from it. At most one task waits in a local DSQ: after it the CPU calls
@@ -98,17 +100,13 @@ static inline bool order_is_valid(const struct order_view *v)
  */
 static inline enum order_verdict order_verdict(const struct order_view *v)
 {
-	if (v->requeued) {
-		if (v->rest >= ORDER_REST_MIN_NS)
-			return ORDER_RESUME;
-		return v->tier == FP_BATCH && order_is_valid(v) && v->waiting == FP_IDLE &&
-				       v->batch_due == ORDER_NEVER ?
-			       ORDER_AGAIN :
-			       ORDER_ASK;
-	}
-	if (v->tier <= FP_BATCH || !order_is_valid(v))
+	if (v->requeued && v->rest >= ORDER_REST_MIN_NS)
+		return ORDER_RESUME;
+	if (!order_is_valid(v) || (v->now >= v->batch_due && !v->passes))
 		return ORDER_ASK;
-	if (v->waiting >= v->tier || (v->now >= v->batch_due && !v->passes))
+	if (v->requeued)
+		return v->tier == FP_BATCH && v->waiting == FP_IDLE ? ORDER_AGAIN : ORDER_ASK;
+	if (v->tier <= FP_BATCH || v->waiting >= v->tier)
 		return ORDER_ASK;
 	if (v->decides && v->tier == FP_LAT_CRITICAL)
 		return ORDER_QUEUE_HERE;

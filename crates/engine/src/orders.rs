@@ -54,7 +54,8 @@ impl Order {
 pub struct Bounds {
     /// The number of the epoch. Orders of other epochs are void.
     pub epoch: u32,
-    /// The highest tier of which a task waits for a decision.
+    /// The highest tier of which enough tasks wait for a decision to come before what orders
+    /// execute; on a few CPUs one task is enough.
     pub waiting: Option<Tier>,
     /// From when on Batch work that waits for a decision is due; `None` if none waits.
     pub batch_due: Option<Stamp>,
@@ -90,7 +91,7 @@ pub struct View {
     pub event: Event,
     /// The epoch that is valid.
     pub epoch: u32,
-    /// The highest tier of which a task waits for a decision.
+    /// The highest tier of which enough tasks wait for a decision to come first.
     pub waiting: Option<Tier>,
     /// From when on Batch work is due.
     pub batch_due: Option<Stamp>,
@@ -164,7 +165,7 @@ pub enum Verdict {
 /// What happens to the task.
 ///
 /// A preempted task goes on with the rest of its slice. A used-up slice above Batch ends in user
-/// space; a Batch task gets another one while no task waits in user space. An order is executed
+/// space; a Batch task gets another one while no task that counts waits in user space. An order is executed
 /// only while it is valid, and while nothing in user space comes before the task. It preempts a
 /// task of a lower tier. It does not if the key of that task has passed, because the task is next
 /// by the order of keys. It preempts a task of its own tier that has a later key. A task whose
@@ -177,21 +178,17 @@ pub enum Verdict {
 pub fn verdict(view: &View) -> Verdict {
     let is_valid =
         |order: &Posted| order.left > 0 && order.epoch == view.epoch && view.now < order.until;
+    let due = view.batch_due.is_some_and(|due| view.now >= due) && view.passes == 0;
     let order = match view.event {
         Event::Requeue { rest, .. } if rest >= REST_MIN => return Verdict::Resume,
         Event::Requeue { order, .. } => {
-            let is_alone = view.waiting.is_none() && view.batch_due.is_none();
-            let goes_on = |order: &Posted| order.tier == Tier::Batch && is_valid(order);
-            return if is_alone && order.is_some_and(|order| goes_on(&order)) {
-                Verdict::Again
-            } else {
-                Verdict::Ask
-            };
+            let goes_on = |order: Posted| order.tier == Tier::Batch && is_valid(&order);
+            let goes_on = view.waiting.is_none() && !due && order.is_some_and(goes_on);
+            return if goes_on { Verdict::Again } else { Verdict::Ask };
         }
         Event::Wakeup(None) => return Verdict::Ask,
         Event::Wakeup(Some(order)) => order,
     };
-    let due = view.batch_due.is_some_and(|due| view.now >= due) && view.passes == 0;
     let is_next = order.tier > Tier::Batch && !due && view.waiting < Some(order.tier);
     if !is_next || !is_valid(&order) {
         return Verdict::Ask;
@@ -347,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_task_goes_on_while_no_task_waits_in_user_space() {
+    fn a_batch_task_goes_on_while_no_task_comes_first() {
         let again = |change: fn(&mut View, &mut Posted)| {
             let mut order = Posted { tier: Tier::Batch, ..ORDER };
             let mut view =
@@ -359,7 +356,8 @@ mod tests {
         assert_eq!(again(|_, _| ()), Verdict::Again);
         for change in [
             (|view, _| view.waiting = Some(Tier::Interactive)) as fn(&mut View, &mut Posted),
-            |view, _| view.batch_due = Some(view.now + Span::from_millis(9)),
+            |view, _| view.waiting = Some(Tier::Batch),
+            |view, _| view.batch_due = Some(view.now),
             |_, order| order.tier = Tier::Interactive,
             |_, order| order.left = 0,
             |_, order| order.epoch = 6,
@@ -367,6 +365,11 @@ mod tests {
         ] {
             assert_eq!(again(change), Verdict::Ask);
         }
+        let soon = |view: &mut View, _: &mut Posted| view.batch_due = Some(view.now + REST_MIN);
+        assert_eq!(again(soon), Verdict::Again);
+        let passes =
+            |view: &mut View, _: &mut Posted| (view.batch_due, view.passes) = (Some(NOW), 1);
+        assert_eq!(again(passes), Verdict::Again);
     }
 
     #[test]

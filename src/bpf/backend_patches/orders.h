@@ -168,15 +168,17 @@ enum order_fit {
 
 /*
  * How the CPU suits a wakee of this tier and key. A CPU in whose local DSQ a task waits is about to
- * be preempted, and one that idles here was just chosen for another wakee. Exact while the runqueue
- * is locked. Not static, like others below: the verifier then checks it once.
+ * be preempted, one that idles here was just chosen for another wakee, and one that was preempted
+ * too often is not preempted now. Exact while the runqueue is locked. Not static, like others
+ * below: the verifier then checks it once.
  */
-__noinline u32 order_fit_of(s32 cpu, u32 tier, u64 key)
+__noinline u32 order_fit_of(s32 cpu, u32 tier, u64 key, u64 now)
 {
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 	u32 occupant;
 
-	if (!rq || rq->scx.local_dsq.nr || rq->balance_callback)
+	if (!rq || rq->scx.local_dsq.nr || rq->balance_callback ||
+	    !may_kick(&order_cpu_of(cpu)->kicks, now))
 		return ORDER_UNFIT;
 	occupant = order_occupant(rq->curr);
 	if (occupant == FP_IDLE || occupant > tier)
@@ -335,14 +337,15 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
  * It reads p->cpus_mask, not p->cpus_ptr: Linux 7.2 verifies it for sleepable programs too, and
  * there p->cpus_ptr is not trusted.
  */
-__noinline s32 order_scan(struct task_struct *p __arg_trusted, s32 first, u32 tier, u64 key,
+__noinline s32 order_scan(struct task_struct *p __arg_trusted, s32 first, u32 tier, u64 now,
 			  u32 fit)
 {
+	u64 key = now + order_slot_of(p->pid)->key_offset;
 	s32 cpu = first;
 	u32 i;
 
 	bpf_for(i, 0, ORDER_SCAN) {
-		if (bpf_cpumask_test_cpu(cpu, &p->cpus_mask) && order_fit_of(cpu, tier, key) == fit)
+		if (bpf_cpumask_test_cpu(cpu, &p->cpus_mask) && order_fit_of(cpu, tier, key, now) == fit)
 			return cpu;
 		if (++cpu >= order_bounds.nr_cpus)
 			cpu = 0;
@@ -361,7 +364,7 @@ __noinline s32 order_steer(struct task_struct *p __arg_trusted, s32 prev_cpu, u6
 {
 	struct order_slot *slot = order_slot_of(p->pid);
 	s32 here = bpf_get_smp_processor_id(), cpu;
-	u64 key = bpf_ktime_get_ns() + slot->key_offset;
+	u64 now = bpf_ktime_get_ns();
 	u32 tier = order_tier(slot, p);
 
 	if (!order_bounds.enabled || tier <= FP_BATCH ||
@@ -372,11 +375,11 @@ __noinline s32 order_steer(struct task_struct *p __arg_trusted, s32 prev_cpu, u6
 			order_cpu_of(here)->handed_to = p->pid;
 			return here;
 		}
-		if (order_fit_of(here, tier, key) == ORDER_LOWER_TIER)
+		if (order_fit_of(here, tier, now + slot->key_offset, now) == ORDER_LOWER_TIER)
 			return here;
 	}
-	cpu = order_scan(p, prev_cpu, tier, key, ORDER_LOWER_TIER);
-	return cpu >= 0 ? cpu : order_scan(p, prev_cpu, tier, key, ORDER_LATER_KEY);
+	cpu = order_scan(p, prev_cpu, tier, now, ORDER_LOWER_TIER);
+	return cpu >= 0 ? cpu : order_scan(p, prev_cpu, tier, now, ORDER_LATER_KEY);
 }
 
 /* select_cpu has found no idle CPU: chooses a busy one, on which enqueue executes the order. */

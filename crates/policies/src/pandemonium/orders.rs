@@ -10,6 +10,24 @@ use pandemonium_engine::orders::{Bounds, Order, StandingOrders};
 use pandemonium_engine::task::{Dispatch, Tier, Weight};
 use pandemonium_engine::time::{Span, Stamp};
 
+/// The highest tier of which so many tasks wait, with those of higher tiers, that orders for other
+/// CPUs would come before them. A few urgent tasks that wait among many CPUs have interrupted CPUs
+/// of their own, and a Batch task gets the CPU whose slice ends next: soon, among many. `waiting`
+/// counts the waiting tasks by tier, LatCritical first.
+fn crowding_tier(waiting: [usize; 3], cpus: u32) -> Option<Tier> {
+    let [lat_critical, interactive, batch] = waiting.map(|tasks| tasks as u64);
+    let crowds = |tasks: u64| tasks > 0 && tasks * CROWD >= cpus.into();
+    match () {
+        () if crowds(lat_critical) => Some(Tier::LatCritical),
+        () if crowds(lat_critical + interactive) => Some(Tier::Interactive),
+        () if crowds(batch.min(1)) => Some(Tier::Batch),
+        () => None,
+    }
+}
+
+/// CPUs per waiting task from which on the waiting task does not hold up orders.
+const CROWD: u64 = 4;
+
 impl StandingOrders for Pandemonium {
     /// A task above Batch whose behaviour is known gets an order for its wakeups. An unknown task
     /// may turn out to be anything. A Batch task of ordinary weight gets one for further slices:
@@ -35,12 +53,13 @@ impl StandingOrders for Pandemonium {
     /// What changes knobs or mode ends all orders.
     fn bounds(&self, now: Stamp) -> Bounds {
         let mode = self.mode(now);
-        let waits = |tier: &Tier| !self.queues[tier.index()].is_empty();
+        let tiers = [Tier::LatCritical, Tier::Interactive, Tier::Batch];
+        let waiting = tiers.map(|tier| self.queues[tier.index()].len());
         let thresh = self.knobs.sojourn_thresh;
         let age = self.batch_waits().then(|| self.situation(now).batch_age.unwrap_or_default());
         Bounds {
             epoch: self.tunings << 2 | u32::from(mode.burst) << 1 | u32::from(mode.longrun),
-            waiting: [Tier::LatCritical, Tier::Interactive].into_iter().find(waits),
+            waiting: crowding_tier(waiting, self.limits.cpus),
             batch_due: age.map(|age| now + (thresh - age)),
             passes: budget(mode, &self.limits).saturating_sub(self.turns.deficit),
         }
@@ -72,6 +91,31 @@ impl Pandemonium {
             Tier::Interactive if is_fresh => rescue.scale(2, 1),
             Tier::Interactive => rescue.scale(2, 1) + within,
             Tier::Batch => rescue.scale(4, 1) + self.knobs.batch_slice,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scaling::Scaling;
+
+    #[test]
+    fn on_few_cpus_one_waiting_task_counts_and_on_many_a_crowd_of_urgent_ones() {
+        for (cpus, waiting, crowd) in [
+            (1, [0, 0, 1], Some(Tier::Batch)),
+            (4, [0, 0, 1], Some(Tier::Batch)),
+            (4, [0, 1, 1], Some(Tier::Interactive)),
+            (5, [0, 0, 5], None),
+            (8, [1, 0, 8], None),
+            (8, [2, 0, 0], Some(Tier::LatCritical)),
+            (8, [1, 1, 0], Some(Tier::Interactive)),
+            (1024, [255, 0, 1024], None),
+            (1024, [255, 1, 1024], Some(Tier::Interactive)),
+            (4, [0, 0, 0], None),
+        ] {
+            let limits = Scaling::new(cpus);
+            assert_eq!(crowding_tier(waiting, limits.cpus), crowd, "{waiting:?} on {cpus} CPUs");
         }
     }
 }

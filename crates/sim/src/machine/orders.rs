@@ -214,7 +214,10 @@ impl<W: Observer> Machine<W> {
         let state = &self.cpus[cpu as usize];
         let occupant = self.order_occupant(cpu);
         // A CPU that idles here was just chosen for another wakee.
-        if state.local.is_some() || occupant == orders::Occupant::Idle {
+        if state.local.is_some()
+            || occupant == orders::Occupant::Idle
+            || !state.order_kicks.allow_another(self.now)
+        {
             return None;
         }
         let Current::Task(running) = state.current else { return None };
