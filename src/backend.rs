@@ -17,6 +17,7 @@ use super::fast_path_counters::FastPathCounters;
 use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, RawArrival, Tier};
 use pandemonium_engine::time::Stamp;
+use pandemonium_engine::topology::CpuMask;
 use pandemonium_engine::{Full, MachineView, Port};
 use pandemonium_host::ejection::Ejection;
 use pandemonium_host::failure::Failure;
@@ -90,9 +91,9 @@ pub struct BackendSetup {
     pub exit_dump_len: u32,
     /// Slice of tasks that the backend places itself, in nanoseconds.
     pub slice_ns: u64,
-    /// The domain: CPUs that tasks prefer, of the first 64; 0 if there is none. A task outside the
-    /// domain is queued to user space again at the end of its slice, if a CPU inside is idle.
-    pub domain: u64,
+    /// The domain: CPUs that tasks prefer; none if there is no domain. A task outside the domain is
+    /// queued to user space again at the end of its slice, if a CPU inside is idle.
+    pub domain: CpuMask,
 }
 
 /// Why the backend was unloaded.
@@ -192,8 +193,12 @@ impl<'cb> KernelPort<'cb> {
         };
         // Without a fast path the policy does not see idle CPUs, and could not use the domain.
         if let (Some(_), Some(bss)) = (&port.fast, &mut port.bpf.skel.maps.bss_data) {
-            bss.patch_domain = setup.domain;
+            bss.patch_domain = *setup.domain.words();
+            bss.patch_has_domain = (!setup.domain.is_empty()).into();
             bss.order_bounds.nr_cpus = *scx_utils::NR_CPU_IDS as u32;
+        }
+        if let Some(bss) = &mut port.bpf.skel.maps.bss_data {
+            bss.patch_nr_groups = (*scx_utils::NR_CPU_IDS).div_ceil(64) as u32;
         }
         port.refresh_view();
         Ok(port)

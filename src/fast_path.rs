@@ -19,7 +19,7 @@ use super::fast_path_counters::{Event, FastPathCounters, Row, Stage};
 use anyhow::{Context, Result, bail, ensure};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, OpenObject, ProgramType, libbpf_sys};
-use pandemonium_engine::facts::{CpuSet, Facts};
+use pandemonium_engine::facts::Facts;
 use pandemonium_engine::fine::Fine;
 use pandemonium_engine::task::{CpuId, Pid, Tier};
 use pandemonium_engine::time::{Span, Stamp};
@@ -168,22 +168,22 @@ impl<'obj> FastPath<'obj> {
         None
     }
 
-    /// The idle ones of the first 64 CPUs, and those that run a SCHED_EXT task. A CPU that has not
-    /// switched since the load is in neither.
-    pub fn occupancy(&self) -> (CpuSet, CpuSet) {
-        let (mut idle, mut busy) = (0, 0);
-        for cpu in 0..self.cpus.len().min(u64::BITS as usize) {
+    /// The idle CPUs, and those that run a SCHED_EXT task. A CPU that has not switched since the
+    /// load is in neither.
+    pub fn occupancy(&self) -> (CpuMask, CpuMask) {
+        let (mut idle, mut busy) = (CpuMask::EMPTY, CpuMask::EMPTY);
+        for cpu in (0..self.cpus.len() as i32).filter_map(CpuId::new) {
             // SAFETY: points into the mapping; any bytes are valid integers. A record that changes
             // meanwhile costs a less than perfect choice.
-            let record = unsafe { std::ptr::read_volatile(self.cpus.at(cpu)) };
+            let record = unsafe { std::ptr::read_volatile(self.cpus.at(cpu.as_raw() as usize)) };
             match record.occupant {
                 _ if record.since == 0 => {}
-                abi::fp_occupant_FP_IDLE => idle |= 1 << cpu,
-                abi::fp_occupant_FP_BATCH..=abi::fp_occupant_FP_LAT_CRITICAL => busy |= 1 << cpu,
+                abi::fp_occupant_FP_IDLE => idle.insert(cpu),
+                abi::fp_occupant_FP_BATCH..=abi::fp_occupant_FP_LAT_CRITICAL => busy.insert(cpu),
                 _ => {}
             }
         }
-        (CpuSet(idle), CpuSet(busy))
+        (idle, busy)
     }
 
     /// Changes the settings.
@@ -247,8 +247,8 @@ impl<'obj> FastPath<'obj> {
 /// The configuration of the fast path, fixed while it is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// The domain: CPUs that tasks prefer, of the first 64; 0 if there is none.
-    pub domain: u64,
+    /// The domain: CPUs that tasks prefer; none if there is no domain.
+    pub domain: CpuMask,
     /// The CPUs that are online. No other one is kicked, or waited for.
     pub online: CpuMask,
     /// Parts that the kernel is to refuse, for tests.
@@ -330,7 +330,8 @@ fn open<'obj>(
     }
     constants.tick_ns = tick().as_nanos();
     constants.has_timers = !without.has(Part::Timers) && !config.broken.has(Part::Timers);
-    constants.domain = config.domain;
+    constants.domain = *config.domain.words();
+    constants.has_domain = !config.domain.is_empty();
     // The running kernel defines the flag's number. With a wrong one a kick would not preempt.
     let preempt = scx_utils::compat::read_enum("scx_kick_flags", "SCX_KICK_PREEMPT")?;
     constants.kick_flags = preempt;

@@ -66,13 +66,15 @@ pub enum Event {
     Timer,
     /// An update was dropped because another CPU was writing the record.
     Contended,
+    /// A record was taken from a task that still lives.
+    Stolen,
     /// News of an exit or an exec were dropped because the ring was full.
     NewsDropped,
 }
 
 impl Event {
     /// All events, in the order of `enum fp_event`.
-    pub const ALL: [Event; 14] = [
+    pub const ALL: [Event; 15] = [
         Event::Wakeup,
         Event::Kick,
         Event::HandedOff,
@@ -86,6 +88,7 @@ impl Event {
         Event::Asked,
         Event::Timer,
         Event::Contended,
+        Event::Stolen,
         Event::NewsDropped,
     ];
 }
@@ -258,7 +261,7 @@ pub mod tests {
         assert_eq!(one.waits(Tier::Batch), Fine::default());
         assert_eq!(one.stage(Stage::Running).counts, one.waits(Tier::Interactive).counts);
         let events = Event::ALL.map(|event| one.events(event));
-        assert_eq!(events, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
+        assert_eq!(events, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
         assert_eq!(one.kicks(), 1 + 5 + 6 + 8 + 9 + 10);
         let two = one.plus(&fast_path_counters(Tier::LatCritical, 1, ms(20), (1, ms(500))));
         assert_eq!(two.since(&one).latency(Tier::LatCritical).counts[10], 1);

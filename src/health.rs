@@ -113,7 +113,7 @@ fn wasteful(before: &Reading, after: &Reading) -> Option<String> {
     let shares = [
         (is.bounced.saturating_sub(was.bounced), decisions, "decisions named a forbidden CPU"),
         (is.cancelled.saturating_sub(was.cancelled), decisions, "decisions came too late"),
-        (counted.events(Event::Contended), wakeups, "wakeups met another task's record"),
+        (counted.events(Event::Stolen), wakeups, "wakeups took another task's record"),
     ];
     if let Some((part, whole, what)) = shares.into_iter().find(|it| is_too_many(it.0, it.1)) {
         return Some(format!("{part} of {whole} {what}"));
@@ -240,11 +240,11 @@ mod tests {
     fn events_that_the_fast_path_dropped_are_a_fault() {
         let ms = Span::from_millis(1);
         let counters = fast_path_counters(Tier::Batch, 1, ms, (0, ms));
-        let [contended, wakeups, untold] =
-            [Event::Contended, Event::Wakeup, Event::NewsDropped].map(|e| counters.events(e));
+        let [stolen, wakeups, untold] =
+            [Event::Stolen, Event::Wakeup, Event::NewsDropped].map(|e| counters.events(e));
         let found = judge(|r| r.fast_path = counters);
-        let expected = match is_too_many(contended, wakeups) {
-            true => format!("{contended} of {wakeups} wakeups met another task's record"),
+        let expected = match is_too_many(stolen, wakeups) {
+            true => format!("{stolen} of {wakeups} wakeups took another task's record"),
             false => format!("{untold} exits or execs were not reported"),
         };
         assert_eq!(found, expected);

@@ -138,8 +138,10 @@ pub struct Metrics {
     pub nr_timers: u64,
     #[stat(desc = "Old name of nr_timers")]
     pub nr_patrols: u64,
-    #[stat(desc = "Updates dropped because two tasks share a record of the fast path")]
+    #[stat(desc = "Updates dropped because another CPU was writing the task's record")]
     pub nr_contended: u64,
+    #[stat(desc = "Records of the fast path that were taken from a living task")]
+    pub nr_stolen: u64,
     #[stat(desc = "News of exits and execs that were dropped because their ring was full")]
     pub nr_news_dropped: u64,
     #[stat(desc = "Old name of nr_news_dropped")]
@@ -265,6 +267,7 @@ impl Metrics {
             (&mut self.nr_timers, Event::Timer),
             (&mut self.nr_patrols, Event::Timer),
             (&mut self.nr_contended, Event::Contended),
+            (&mut self.nr_stolen, Event::Stolen),
             (&mut self.nr_news_dropped, Event::NewsDropped),
             (&mut self.nr_untold, Event::NewsDropped),
         ] {

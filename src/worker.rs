@@ -169,13 +169,13 @@ fn backend_setup(
         numa_local: options.numa_local,
         exit_dump_len: options.exit_dump_len,
         slice_ns: policy.kernel_rules(clock::now()).idle_slice.as_nanos(),
-        domain: low_domain(setup),
+        domain: preferred(setup),
     }
 }
 
-/// The CPUs that tasks prefer, of the first 64; 0 if there is no domain.
-fn low_domain(setup: &Setup) -> u64 {
-    setup.domain.as_ref().map_or(0, |domain| domain.cpus.low())
+/// The CPUs that tasks prefer; none if there is no domain.
+fn preferred(setup: &Setup) -> CpuMask {
+    setup.domain.as_ref().map_or(CpuMask::EMPTY, |domain| domain.cpus)
 }
 
 /// Loads the fast path, except with `--full-user`. Without it the policy decides on messages alone,
@@ -189,7 +189,7 @@ fn load_fast_path<'obj>(
         return None;
     }
     let broken = options.break_fast_path.iter().copied().collect();
-    let config = Config { broken, domain: low_domain(start.setup), online: start.online };
+    let config = Config { broken, domain: preferred(start.setup), online: start.online };
     let fast = FastPath::load(objects, &config, &start.setup.topology)
         .inspect_err(|error| {
             output::warn(&format!(

@@ -11,11 +11,19 @@ use pandemonium_engine::task::{Dispatch, Pid, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 use std::sync::atomic::{Ordering, fence};
 
-/// Slots; see `ORDER_SLOTS`.
+/// Slots and sets of slots; see `ORDER_SLOTS`.
 const SLOTS: usize = abi::order_limits_ORDER_SLOTS as usize;
+const SETS: usize = abi::order_limits_ORDER_SETS as usize;
 
-fn slot(bss: &mut types::bss, pid: Pid) -> *mut types::order_slot {
-    &raw mut bss.order_slots[pid.as_raw() as usize % SLOTS]
+/// The slot that names the pid, if there is one.
+fn slot(bss: &mut types::bss, pid: Pid) -> Option<*mut types::order_slot> {
+    let mut ways = (pid.as_raw() as usize % SETS..SLOTS).step_by(SETS);
+    ways.find_map(|index| {
+        let slot = &raw mut bss.order_slots[index];
+        // SAFETY: points into live memory, which the kernel may write; any bytes are valid.
+        let owner = unsafe { (&raw const (*slot).pid).read_volatile() };
+        (owner == pid.as_raw() as u32).then_some(slot)
+    })
 }
 
 /// Notes a decision with the task's slot, and its order. Not if the task has queued another message
@@ -23,12 +31,11 @@ fn slot(bss: &mut types::bss, pid: Pid) -> *mut types::order_slot {
 pub(super) fn post(bss: &mut types::bss, dispatch: &Dispatch, now: Stamp) {
     let short = |span: Span| span.as_nanos().min(u32::MAX.into()) as u32;
     let epoch = bss.order_bounds.epoch;
-    let slot = slot(bss, dispatch.pid);
+    let Some(slot) = slot(bss, dispatch.pid) else { return };
     // SAFETY: points into live memory. The backend reads and writes the slot meanwhile only if the
     // task is queued again, and then with another ticket, so that this order is void.
     unsafe {
-        let is_owner = (*slot).pid == dispatch.pid.as_raw() as u32;
-        if !is_owner || (&raw const (*slot).ticket).read_volatile() != dispatch.ticket.0 {
+        if (&raw const (*slot).ticket).read_volatile() != dispatch.ticket.0 {
             return;
         }
         (&raw mut (*slot).tier).write_volatile(occupant(dispatch.tier));
@@ -48,7 +55,7 @@ pub(super) fn post(bss: &mut types::bss, dispatch: &Dispatch, now: Stamp) {
 
 /// Adds what the backend has executed for the task to its facts.
 pub(super) fn add_facts(bss: &mut types::bss, pid: Pid, facts: &mut Facts) {
-    let slot = slot(bss, pid);
+    let Some(slot) = slot(bss, pid) else { return };
     // SAFETY: points into live memory; any bytes are valid integers.
     let copy = unsafe { slot.read_volatile() };
     if copy.pid == pid.as_raw() as u32 {

@@ -68,8 +68,13 @@ enum patch_checks {
 
 /* Standing orders: backend_patches/orders.h. */
 enum order_limits {
-	/* Slots of orders, a power of two. Pids that are equal modulo this share one. */
+	/*
+	 * Slots of orders. Pids that are equal modulo ORDER_SETS share a set of ORDER_WAYS slots,
+	 * ORDER_SETS apart. All are powers of two.
+	 */
 	ORDER_SLOTS = 65536,
+	ORDER_WAYS = 4,
+	ORDER_SETS = ORDER_SLOTS / ORDER_WAYS,
 	/* CPUs besides the waker's that are looked at for a task to preempt. */
 	ORDER_SCAN = 7,
 	/*

@@ -152,13 +152,14 @@ static void stops(struct task_struct *prev, bool asleep, u64 woke, u64 now)
  */
 static void ends(struct task_struct *prev)
 {
-	struct fp_task *t = open_record(prev);
-
 	send_news(prev->pid, FP_EXIT);
-	if (!t)
-		return;
-	t->pid = 0;
-	close_record(t);
+	/* A wakeup and a switch at once may both have taken an empty record for it. */
+	for_each_way(key, prev->pid) {
+		struct fp_task *t = task_at(key);
+
+		if (t && t->pid == prev->pid)
+			t->pid = 0;
+	}
 }
 
 /* The task begins to run. Returns its record; NULL if another CPU writes that. */
@@ -174,7 +175,7 @@ static struct fp_task *starts(struct task_struct *next, u32 cpu, u32 tier, u64 n
 		count_cache(c, tier, t->last_cpu, cpu);
 		if (t->waiting)
 			count_wait(tier, now - t->woken);
-		if (h && h->pid == next->pid && h->sent > t->stopped)
+		if (h && h->sent > t->stopped)
 			count_start(c, now - h->sent);
 	}
 	t->started = now;

@@ -16,8 +16,9 @@ bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
 
 /* SCX_KICK_PREEMPT of the running kernel; 0 switches all kicks off. */
 const volatile u64 kick_flags;
-/* The CPUs that tasks prefer, of the first 64; 0 if there is no domain. */
-const volatile u64 domain;
+/* The CPUs that tasks prefer, if there is a domain. */
+const volatile u64 domain[FP_GROUPS];
+const volatile bool has_domain;
 
 static void kick(struct fp_cpu *c, u32 cpu, u64 now)
 {
@@ -35,6 +36,11 @@ static bool is_ending(u32 cpu)
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 
 	return rq && rq->curr->flags & TASK_EXITING_FLAG;
+}
+
+static bool is_in_domain(u32 cpu)
+{
+	return domain[cpu / FP_GROUP & (FP_GROUPS - 1)] >> cpu % FP_GROUP & 1;
 }
 
 /* The number of CPUs that a search looks at. */
@@ -105,12 +111,12 @@ __noinline s32 return_to_domain(u32 cpu, u64 now)
 {
 	s32 i;
 
-	if (cpu >= 64 || !(domain >> cpu & 1) || !kicks_are_on())
+	if (!has_domain || !is_in_domain(cpu) || !kicks_are_on())
 		return -1;
-	bpf_for(i, 0, scanned()) {
+	bpf_for(i, 0, nr_cpus) {
 		struct fp_cpu *c = cpu_record(i);
 
-		if (i >= 64 || domain >> i & 1)
+		if (is_in_domain(i))
 			continue;
 		if (!c || c->occupant < FP_BATCH || c->occupant > FP_LAT_CRITICAL ||
 		    now - c->kicked < FP_RETURN_INTERVAL_NS)

@@ -102,18 +102,41 @@ static struct fp_cpu *cpu_record(u32 cpu)
 	return bpf_map_lookup_elem(&cpus, &cpu);
 }
 
-static struct fp_task *task_record(s32 pid)
+static struct fp_task *task_at(u32 key)
 {
-	u32 key = (u32)pid % FP_TASKS;
-
 	return bpf_map_lookup_elem(&tasks, &key);
 }
 
+static struct fp_hint *hint_at(u32 key)
+{
+	return bpf_map_lookup_elem(&hints, &key);
+}
+
+#define for_each_way(key, pid)                                                                     \
+	for (u32 key = (u32)(pid) % FP_SETS; key < FP_TASKS; key += FP_SETS)
+
+/* The task's record; NULL if it has none. */
+static struct fp_task *task_record(s32 pid)
+{
+	for_each_way(key, pid) {
+		struct fp_task *t = task_at(key);
+
+		if (t && t->pid == pid)
+			return t;
+	}
+	return NULL;
+}
+
+/* The hint about the task; NULL if there is none. */
 static struct fp_hint *hint_for(s32 pid)
 {
-	u32 key = (u32)pid % FP_TASKS;
+	for_each_way(key, pid) {
+		struct fp_hint *h = hint_at(key);
 
-	return bpf_map_lookup_elem(&hints, &key);
+		if (h && h->pid == pid)
+			return h;
+	}
+	return NULL;
 }
 
 static struct fp_settings *the_settings(void)
@@ -133,7 +156,7 @@ __noinline u32 tier_of(s32 pid)
 {
 	struct fp_hint *h = hint_for(pid);
 
-	if (h && h->pid == pid && h->tier >= FP_BATCH && h->tier <= FP_LAT_CRITICAL)
+	if (h && h->tier >= FP_BATCH && h->tier <= FP_LAT_CRITICAL)
 		return h->tier;
 	return FP_INTERACTIVE;
 }
@@ -163,7 +186,7 @@ static bool still_waits(s32 pid, u64 since)
 {
 	struct fp_task *t = task_record(pid);
 
-	if (!t || t->pid != pid)
+	if (!t)
 		return false;
 	return t->waiting ? t->woken == since : t->stopped == since && t->started < since;
 }
@@ -177,9 +200,47 @@ static void reset_behaviour(struct fp_task *t)
 }
 
 /*
- * Begins to write the task's record, and empties it if another task used it last. Two tasks that
- * share a record can be on two CPUs at once. The second writer then drops its update and counts
- * that; the policy does without it.
+ * The record for a task that has none: an empty one of its set, or the one whose owner has not
+ * run for longest. Returns its key. Not static: few tasks need it.
+ */
+__noinline u32 choose_record(s32 pid)
+{
+	u32 best = (u32)pid % FP_SETS;
+	u64 oldest = -1ULL;
+
+	for_each_way(key, pid) {
+		struct fp_task *t = task_at(key);
+
+		if (!t)
+			continue;
+		if (!t->pid)
+			return key;
+		if (t->started >= oldest)
+			continue;
+		oldest = t->started;
+		best = key;
+	}
+	return best;
+}
+
+/* Empties the record for its new owner. */
+static void claim(struct fp_task *t, struct task_struct *p)
+{
+	if (t->pid && t->pid != p->pid)
+		count(FP_STOLEN);
+	t->pid = p->pid;
+	t->start_time = p->start_time;
+	t->woken = t->started = t->stopped = 0;
+	t->waiting = t->handed_off = 0;
+	t->waker = 0;
+	t->kicked_cpu = -1;
+	t->last_cpu = -1;
+	reset_behaviour(t);
+}
+
+/*
+ * Begins to write the task's record. A task can be written about on two CPUs at once: the second
+ * writer drops its update and counts that; the policy does without it.
  */
 static struct fp_task *open_record(struct task_struct *p)
 {
@@ -187,22 +248,16 @@ static struct fp_task *open_record(struct task_struct *p)
 	u32 seq;
 
 	if (!t)
+		t = task_at(choose_record(p->pid));
+	if (!t)
 		return NULL;
 	seq = t->seq;
 	if ((seq & 1) || __sync_val_compare_and_swap(&t->seq, seq, seq + 1) != seq) {
 		count(FP_CONTENDED);
 		return NULL;
 	}
-	if (t->pid != p->pid || t->start_time != p->start_time) {
-		t->pid = p->pid;
-		t->start_time = p->start_time;
-		t->woken = t->started = t->stopped = 0;
-		t->waiting = t->handed_off = 0;
-		t->waker = 0;
-		t->kicked_cpu = -1;
-		t->last_cpu = -1;
-		reset_behaviour(t);
-	}
+	if (t->pid != p->pid || t->start_time != p->start_time)
+		claim(t, p);
 	return t;
 }
 
@@ -225,6 +280,32 @@ static void send_news(s32 pid, enum fp_news_kind kind)
 	bpf_ringbuf_submit(one, BPF_RB_NO_WAKEUP);
 }
 
+/* The allowed CPUs on a machine with more than one group of CPUs. */
+__noinline u32 describe_allowed(struct fp_task *t __arg_nonnull,
+				struct task_struct *p __arg_trusted)
+{
+	u64 word = 0, mask = 0;
+	s32 group;
+
+	t->allowed = ~0ULL;
+	t->allowed_group = FP_ALL_GROUPS;
+	if (p->nr_cpus_allowed >= nr_cpus)
+		return 0;
+	/* As a number: the verifier admits no variable offset from a pointer to a structure. */
+	if (bpf_probe_read_kernel(&mask, sizeof(mask), &p->cpus_ptr))
+		return 0;
+	bpf_for(group, 0, (nr_cpus + FP_GROUP - 1) / FP_GROUP) {
+		const void *at = (const void *)(mask + group * sizeof(word));
+
+		if (bpf_probe_read_kernel(&word, sizeof(word), at) || !word)
+			continue;
+		t->allowed = word;
+		t->allowed_group = group;
+		break;
+	}
+	return 0;
+}
+
 /* Copies what belongs to the task rather than to the event. */
 static void describe(struct fp_task *t, struct task_struct *p)
 {
@@ -233,7 +314,10 @@ static void describe(struct fp_task *t, struct task_struct *p)
 	t->policy = p->policy;
 	t->nice = p->static_prio - NICE_0_PRIO;
 	t->cpu_ns = p->se.sum_exec_runtime;
-	t->allowed = p->cpus_mask.bits[0];
+	if (nr_cpus > FP_GROUP)
+		describe_allowed(t, p);
+	else
+		t->allowed = p->cpus_mask.bits[0];
 }
 
 /* The bucket of a fine histogram; crates/engine/src/fine.rs states the rule. */

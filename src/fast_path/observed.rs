@@ -8,7 +8,7 @@ use super::records::{Records, TASKS};
 use crate::privileges;
 use anyhow::{Context, Result};
 use libbpf_rs::MapHandle;
-use pandemonium_engine::task::Tier;
+use pandemonium_engine::task::{Pid, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 
 /// A wakeup longer ago than this tells nothing of the waits of now.
@@ -70,9 +70,10 @@ impl TaskRecords {
             return None;
         }
         let task = self.0.record(index).filter(|task| task.pid > 0)?;
-        // SAFETY: as above.
-        let hint = unsafe { self.0.hints.at(index).read_volatile() };
-        let tier = if hint.pid == task.pid && hint.sent > 0 { tier_of(hint.tier) } else { None };
+        let hint = Pid::new(task.pid).and_then(|pid| self.0.hint(pid));
+        // SAFETY: points into the mapping; any bytes are valid integers.
+        let hint = hint.map(|hint| unsafe { hint.read_volatile() });
+        let tier = hint.filter(|hint| hint.sent > 0).and_then(|hint| tier_of(hint.tier));
         Some(Observed { index, tier, ..observed(&task, now) })
     }
 }

@@ -2,9 +2,9 @@
 
 //! The kernel's record of each task, and user space's hint about each task for the kernel.
 //!
-//! Pids that are equal modulo the number of records share one, and the kernel may write a record
-//! while user space reads it. So a record counts only if it names the pid and has not changed
-//! meanwhile.
+//! Pids that are equal modulo the number of sets share a set of a few records, and the kernel
+//! may write a record while user space reads it. So a record counts only if it names the pid and
+//! has not changed meanwhile.
 
 use super::mapped::Mapped;
 use super::news::Kind;
@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// Task records; see `FP_TASKS`.
 pub(super) const TASKS: usize = abi::fp_limits_FP_TASKS as usize;
+/// Sets of records; see `FP_SETS`.
+const SETS: usize = abi::fp_limits_FP_SETS as usize;
 /// Kernel ABI: task flags of `linux/sched.h`, policy of `uapi/linux/sched.h`.
 const PF_KTHREAD: u32 = 0x0020_0000;
 const PF_WQ_WORKER: u32 = 0x0000_0020;
@@ -39,7 +41,7 @@ impl Records {
     /// message took, if that is known. `None` if another task uses the record, or the kernel is
     /// writing it.
     pub fn receive(&self, pid: Pid, now: Stamp) -> Option<(Facts, Option<Span>)> {
-        let hint = self.hint(pid);
+        let hint = self.claim_hint(pid);
         // SAFETY: points into the mapping. The pid is written last, so a kernel that reads
         // meanwhile takes the hint for another pid's or reads a complete one, of this decision or
         // the last.
@@ -63,7 +65,7 @@ impl Records {
     /// User space sends a decision about a task: writes its tier and the time into the hint.
     /// Returns how long the decision took, if the time of its message is known.
     pub fn sent(&self, pid: Pid, tier: Tier, now: Stamp) -> Option<Span> {
-        let hint = self.hint(pid);
+        let hint = self.claim_hint(pid);
         // SAFETY: as in `receive`.
         let received = unsafe {
             let known = (*hint).pid == pid.as_raw();
@@ -79,12 +81,9 @@ impl Records {
     /// Applies news of a task to its hint. Returns whether the task has exited: if the pid waits
     /// for a decision, the kernel has reused it for a new task.
     pub fn take_news(&self, pid: Pid, kind: Kind) -> bool {
-        let hint = self.hint(pid);
+        let Some(hint) = self.hint(pid) else { return false };
         // SAFETY: points into the mapping, which this process alone writes.
         unsafe {
-            if (*hint).pid != pid.as_raw() {
-                return false;
-            }
             match kind {
                 Kind::Exec => {
                     (&raw mut (*hint).tier).write_volatile(occupant(Tier::Interactive));
@@ -99,13 +98,29 @@ impl Records {
         }
     }
 
-    fn hint(&self, pid: Pid) -> *mut abi::fp_hint {
-        self.hints.at(pid.as_raw() as usize % TASKS)
+    /// The hint about the task, if there is one.
+    pub(super) fn hint(&self, pid: Pid) -> Option<*mut abi::fp_hint> {
+        let mut hints = ways(pid).map(|index| self.hints.at(index));
+        // SAFETY: points into the mapping; any bytes are a valid integer.
+        hints.find(|hint| unsafe { (**hint).pid } == pid.as_raw())
     }
 
-    /// The record of a task, if it is complete and this task's.
+    /// The hint about the task, or the one to be used for it: an empty one of its set, or the
+    /// one of which no message came for longest.
+    fn claim_hint(&self, pid: Pid) -> *mut abi::fp_hint {
+        // SAFETY: points into the mapping; any bytes are valid integers.
+        let age = |hint: &*mut abi::fp_hint| unsafe {
+            if (**hint).pid == 0 { 0 } else { (**hint).received }
+        };
+        let hints = || ways(pid).map(|index| self.hints.at(index));
+        let found = self.hint(pid).or_else(|| hints().min_by_key(age));
+        found.unwrap_or_else(|| self.hints.at(pid.as_raw() as usize % SETS))
+    }
+
+    /// The record of a task, if it is complete.
     fn task(&self, pid: Pid) -> Option<abi::fp_task> {
-        self.record(pid.as_raw() as usize % TASKS).filter(|task| task.pid == pid.as_raw())
+        let is_owner = |task: &abi::fp_task| task.pid == pid.as_raw();
+        ways(pid).find_map(|index| self.record(index).filter(is_owner))
     }
 
     /// A record, whatever task it is of, if it is complete.
@@ -128,6 +143,11 @@ impl Records {
     }
 }
 
+/// The records of the pid's set.
+fn ways(pid: Pid) -> impl Iterator<Item = usize> {
+    (pid.as_raw() as usize % SETS..TASKS).step_by(SETS)
+}
+
 fn facts(task: &abi::fp_task) -> Facts {
     Facts {
         wakeups: task.wakeups,
@@ -140,7 +160,7 @@ fn facts(task: &abi::fp_task) -> Facts {
         workqueue: task.flags & PF_WQ_WORKER != 0,
         idle_class: task.policy == SCHED_IDLE,
         nice: task.nice,
-        allowed: CpuSet(task.allowed),
+        allowed: CpuSet::of_group(task.allowed_group, task.allowed),
         kicked: CpuId::new(task.kicked_cpu).filter(|_| task.waiting != 0),
         handed_off: task.handed_off != 0 && task.waiting != 0,
         waker: Pid::new(task.waker),
@@ -171,7 +191,7 @@ mod tests {
 
     /// Writes the record of a task that woke up at 100 us and last stopped at 40 us.
     fn write(records: &Records, owner: i32, change: fn(&mut abi::fp_task)) {
-        let record = records.tasks.at(owner as usize % TASKS);
+        let record = records.tasks.at(owner as usize % SETS);
         // SAFETY: points into the mapping, which only this test uses.
         let task = unsafe { &mut *record };
         (task.pid, task.seq, task.wakeups, task.waiting) = (owner, 4, 9, 1);
@@ -207,17 +227,25 @@ mod tests {
     }
 
     #[test]
-    fn pids_that_share_a_record_are_distinguished() {
+    fn pids_that_share_a_set_have_hints_of_their_own_until_it_is_full() {
         let records = records();
-        let (low, high) = (7, 7 + TASKS as i32);
-        write(&records, high, |_| ());
-        assert_eq!(records.receive(pid(low), at(110)), None);
-        assert!(records.receive(pid(high), at(110)).is_some());
-        assert_eq!(records.sent(pid(high), Tier::Batch, at(115)), Some(Span::from_micros(5)));
-        // The other pid uses the hint now, so nothing of it counts for this one.
-        assert_eq!(records.receive(pid(low), at(120)), None);
-        assert_eq!(records.sent(pid(high), Tier::Batch, at(125)), None);
-        assert!(!records.take_news(pid(low), Kind::Exit), "the hint has another owner");
+        let nth = |number: i32| pid(7 + number * SETS as i32);
+        write(&records, nth(1).as_raw(), |_| ());
+        assert_eq!(records.receive(nth(0), at(110)), None, "the record is of another task");
+        assert!(records.receive(nth(1), at(111)).is_some());
+        (2..4).for_each(|number| drop(records.receive(nth(number), at(110 + number as u64))));
+        let sent = |number, us| records.sent(nth(number), Tier::Batch, at(us));
+        assert_eq!((0..4).filter_map(|number| sent(number, 120)).count(), 4);
+        // A fifth one takes the place of the one of which no message came for longest.
+        records.receive(nth(4), at(130));
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|number| records.hint(nth(number)).is_some()),
+            [false, true, true, true, true]
+        );
+        assert!(!records.take_news(nth(0), Kind::Exit), "the hint has another owner");
+        assert!(records.take_news(nth(2), Kind::Exit));
+        records.receive(nth(5), at(140));
+        assert!(records.hint(nth(1)).is_some(), "the empty one was taken");
     }
 
     #[test]
@@ -235,13 +263,10 @@ mod tests {
     #[test]
     fn another_program_does_not_inherit_the_tier() {
         let records = records();
-        let tier = || unsafe { (*records.hint(pid(7))).tier };
+        let tier = || unsafe { (*records.hint(pid(7)).unwrap()).tier };
         records.sent(pid(7), Tier::Batch, at(1));
         assert_eq!(tier(), occupant(Tier::Batch));
         assert!(!records.take_news(pid(7), Kind::Exec));
-        assert_eq!(tier(), occupant(Tier::Interactive));
-        records.sent(pid(7 + TASKS as i32), Tier::LatCritical, at(2));
-        records.receive(pid(7), at(3));
         assert_eq!(tier(), occupant(Tier::Interactive));
     }
 }

@@ -46,7 +46,7 @@ pub struct Facts {
     pub idle_class: bool,
     /// The nice value, -20 to 19.
     pub nice: i8,
-    /// CPUs the task may use.
+    /// CPUs the task may use, as far as [`CpuSet`] tells.
     pub allowed: CpuSet,
     /// The CPU that was interrupted for the wakeup, or that the waker is about to give up.
     pub kicked: Option<CpuId>,

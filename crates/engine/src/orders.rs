@@ -165,12 +165,12 @@ pub enum Verdict {
 /// What happens to the task.
 ///
 /// A preempted task goes on with the rest of its slice. A used-up slice above Batch ends in user
-/// space; a Batch task gets another one while no task that counts waits in user space. An order is executed
-/// only while it is valid, and while nothing in user space comes before the task. It preempts a
-/// task of a lower tier. It does not if the key of that task has passed, because the task is next
-/// by the order of keys. It preempts a task of its own tier that has a later key. A task whose
-/// waker is about to sleep takes over from it. At most one task waits in a local DSQ: after it the
-/// CPU calls `ops.dispatch`, where the scheduler process gets its turn.
+/// space; a Batch task gets another one while nothing in user space comes before it. Another order
+/// too is executed only while it is valid, and while nothing in user space comes before the task.
+/// It preempts a task of a lower tier. It does not if the key of that task has passed, because the
+/// task is next by the order of keys. It preempts a task of its own tier that has a later key. A
+/// task whose waker is about to sleep takes over from it. At most one task waits in a local DSQ:
+/// after it the CPU calls `ops.dispatch`, where the scheduler process gets its turn.
 ///
 /// A LatCritical task whose CPU runs the scheduler process waits in that CPU's own DSQ: the CPU
 /// serves it first when the process leaves. In the shared DSQ an Interactive task that was decided

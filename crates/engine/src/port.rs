@@ -2,9 +2,9 @@
 
 //! Mechanism: what carries messages between a scheduler and the tasks it schedules.
 
-use crate::facts::CpuSet;
 use crate::orders::Bounds;
 use crate::task::{Arrival, CpuId, Dispatch};
+use crate::topology::CpuMask;
 
 /// The port has no space for a dispatch now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +19,10 @@ pub struct MachineView {
     pub running: u32,
     /// The CPU on which we are deciding. It is free as soon as the round ends.
     pub here: Option<CpuId>,
-    /// CPUs that run nothing, of the first 64, as far as that is known.
-    pub idle: CpuSet,
-    /// CPUs that run a task of ours, of the first 64, as far as that is known.
-    pub busy: CpuSet,
+    /// CPUs that run nothing, as far as that is known.
+    pub idle: CpuMask,
+    /// CPUs that run a task of ours, as far as that is known.
+    pub busy: CpuMask,
     /// Orders executed so far while Batch work waited for a decision. Wraps.
     pub passed: u32,
 }
@@ -33,8 +33,8 @@ impl MachineView {
         cpus: 0,
         running: 0,
         here: None,
-        idle: CpuSet(0),
-        busy: CpuSet(0),
+        idle: CpuMask::EMPTY,
+        busy: CpuMask::EMPTY,
         passed: 0,
     };
 }

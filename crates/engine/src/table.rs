@@ -27,6 +27,7 @@ use crate::task::{Arrival, CpuId, Pid, Request, Ticket};
 use crate::time::{Span, Stamp};
 use alloc::vec::Vec;
 use core::cell::Cell;
+use core::num::NonZero;
 
 /// The list that a record is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,22 +66,27 @@ struct Entry {
 #[derive(Clone, Copy)]
 struct Kept {
     ticket: Ticket,
-    /// Empty if not known.
-    allowed: CpuSet,
+    /// [`Request::allowed`]; no bit if not known.
+    allowed: u64,
+    group: u16,
     cpu: CpuId,
-    /// There are at most 1,024 CPUs.
-    cpus_allowed: u16,
-    kicked: Option<CpuId>,
+    /// There are at most 1,024 CPUs. Zero is left to `Option<Kept>`.
+    cpus_allowed: NonZero<u16>,
+    /// A CPU, or -1.
+    kicked: i16,
 }
 
 impl Kept {
     fn of(request: Request) -> Kept {
+        let allowed = request.allowed.unwrap_or_default();
+        let cpus_allowed = request.cpus_allowed.min(u16::MAX.into()) as u16;
         Kept {
             ticket: request.ticket,
-            allowed: request.allowed.unwrap_or_default(),
+            allowed: allowed.bits(),
+            group: allowed.group(),
             cpu: request.cpu,
-            cpus_allowed: request.cpus_allowed.min(u16::MAX.into()) as u16,
-            kicked: request.kicked,
+            cpus_allowed: NonZero::new(cpus_allowed).unwrap_or(NonZero::<u16>::MIN),
+            kicked: request.kicked.map_or(-1, |cpu| cpu.as_raw() as i16),
         }
     }
 
@@ -89,9 +95,9 @@ impl Kept {
             pid,
             ticket: self.ticket,
             cpu: self.cpu,
-            cpus_allowed: self.cpus_allowed.into(),
-            allowed: (self.allowed != CpuSet::default()).then_some(self.allowed),
-            kicked: self.kicked,
+            cpus_allowed: self.cpus_allowed.get().into(),
+            allowed: (self.allowed != 0).then(|| CpuSet::of_group(self.group, self.allowed)),
+            kicked: CpuId::new(self.kicked.into()),
         }
     }
 }

@@ -202,7 +202,7 @@ pub struct Request {
     pub cpu: CpuId,
     /// The number of CPUs the task may use.
     pub cpus_allowed: u32,
-    /// Which of the first 64 CPUs the task may use, if known.
+    /// Which CPUs the task may use, if known.
     pub allowed: Option<CpuSet>,
     /// The CPU that was interrupted for the task.
     pub kicked: Option<CpuId>,

@@ -24,16 +24,48 @@ impl CpuId {
     }
 }
 
-/// A set of CPUs among the first 64. It contains no higher CPU, so on larger machines the policy
-/// uses what the message says instead.
+/// The CPUs that a task may use, in two words: all CPUs, or those of one group of 64. A task that
+/// may use CPUs of several groups, and not all, is known by those of the first one: it is placed on
+/// none that is forbidden.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CpuSet(pub u64);
+pub struct CpuSet {
+    bits: u64,
+    /// CPUs `64 * group` and up, or [`ALL_GROUPS`](CpuSet::ALL_GROUPS).
+    group: u16,
+}
 
 impl CpuSet {
+    /// The group of a task that may use all CPUs.
+    pub const ALL_GROUPS: u16 = u16::MAX;
+
+    /// All CPUs of a machine of any size.
+    pub const ALL: CpuSet = CpuSet::of_group(CpuSet::ALL_GROUPS, u64::MAX);
+
+    /// CPUs among the first 64, one bit each.
+    pub const fn first_64(bits: u64) -> CpuSet {
+        CpuSet::of_group(0, bits)
+    }
+
+    /// CPUs `64 * group` and up, one bit each.
+    pub const fn of_group(group: u16, bits: u64) -> CpuSet {
+        CpuSet { bits, group }
+    }
+
+    /// One bit for each CPU of the group.
+    pub const fn bits(self) -> u64 {
+        self.bits
+    }
+
+    /// The number of the group, or [`ALL_GROUPS`](CpuSet::ALL_GROUPS).
+    pub const fn group(self) -> u16 {
+        self.group
+    }
+
     /// Whether `cpu` is in the set.
     pub const fn contains(self, cpu: CpuId) -> bool {
         let number = cpu.as_raw() as u32;
-        number < u64::BITS && self.0 >> number & 1 == 1
+        self.group == CpuSet::ALL_GROUPS
+            || number / u64::BITS == self.group as u32 && self.bits >> (number % u64::BITS) & 1 == 1
     }
 }
 
@@ -41,7 +73,7 @@ impl CpuSet {
 pub const WORDS: usize = CPUS_MAX as usize / 64;
 
 /// A set of CPUs of a machine of any size.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuMask([u64; WORDS]);
 
 impl CpuMask {
@@ -85,11 +117,6 @@ impl CpuMask {
         let mut both = *self;
         both.0.iter_mut().zip(other.0).for_each(|(word, other)| *word &= other);
         both
-    }
-
-    /// The CPUs `0..64`, one bit each.
-    pub const fn low(&self) -> u64 {
-        self.0[0]
     }
 
     /// All CPUs, 64 a word, lowest first.

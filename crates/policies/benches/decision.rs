@@ -98,7 +98,7 @@ impl Ring {
             cpu_time: Span::from_nanos(self.now.as_nanos() >> 4),
             woken: self.now,
             slept: run_interval,
-            allowed: CpuSet((1 << CPUS) - 1),
+            allowed: CpuSet::first_64((1 << CPUS) - 1),
             ..Facts::default()
         }
     }

@@ -3,7 +3,10 @@
 //! Entries as words. The first word of an entry holds its kind and its length. Words that do not
 //! decode are damage.
 
+mod view;
+
 use super::Entry;
+use pandemonium_engine::Memo;
 use pandemonium_engine::facts::{CpuSet, Facts};
 use pandemonium_engine::knobs::{KNOBS_MAX, RawKnobs};
 use pandemonium_engine::orders::Order;
@@ -14,7 +17,6 @@ use pandemonium_engine::task::{
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_engine::topology::{self, CpuMask, CpuPlace, Domain};
 use pandemonium_engine::treatment::{Assignment, Treatment};
-use pandemonium_engine::{MachineView, Memo};
 
 /// Words of the longest entry: the first word, the number of settings, and the settings.
 pub const WORDS_MAX: usize = KNOBS_MAX + 2;
@@ -47,6 +49,10 @@ struct WordReader<'a>(core::slice::Iter<'a, u64>);
 impl WordReader<'_> {
     fn take(&mut self) -> Result<u64, Damage> {
         self.0.next().copied().ok_or(Damage)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.len() == 0
     }
 
     fn span(&mut self) -> Result<Span, Damage> {
@@ -86,13 +92,8 @@ pub fn encode(entry: &Entry, words: &mut [u64; WORDS_MAX]) -> usize {
     let mut out = WordWriter { words, length: 1 };
     let kind = match entry {
         Entry::Began { now, view } => {
-            let MachineView { cpus, running, here, idle, busy, passed } = *view;
             out.put(now.as_nanos());
-            out.put(u64::from(cpus) << 32 | u64::from(running));
-            out.put(cpu_bits(here));
-            out.put(idle.0);
-            out.put(busy.0);
-            out.put(u64::from(passed));
+            view::put(&mut out, view);
             1
         }
         Entry::Took(arrival) => {
@@ -275,14 +276,7 @@ pub fn decode(words: &[u64]) -> Result<Entry, Damage> {
     let mut input = WordReader(words[1..].iter());
     let entry = match first >> 8 & 0xFF {
         1 => {
-            let now = input.stamp()?;
-            let counts = input.take()?;
-            let here = cpu_or_none(input.take()?)?;
-            let idle = CpuSet(input.take()?);
-            let busy = CpuSet(input.take()?);
-            let passed = small(input.take()?)?;
-            let (cpus, running) = ((counts >> 32) as u32, counts as u32);
-            let view = MachineView { cpus, running, here, idle, busy, passed };
+            let (now, view) = (input.stamp()?, view::take(&mut input)?);
             Entry::Began { now, view }
         }
         2 => Entry::Took(take_arrival(&mut input)?),
@@ -393,11 +387,16 @@ fn put_facts(out: &mut WordWriter, facts: &Facts) {
     out.put(cpu_time.as_nanos());
     out.put(woken.as_nanos());
     out.put(slept.as_nanos());
-    out.put(allowed.0);
+    out.put(allowed.bits());
     let flags = [kthread, workqueue, idle_class, handed_off].into_iter().rev();
     let flags = flags.fold(0, |bits, flag| bits << 1 | u64::from(flag));
+    let group = u64::from(allowed.group() as u8);
     out.put(
-        flags << 48 | u64::from(nice as u8) << 32 | cpu_bits(last_cpu) << 16 | cpu_bits(kicked),
+        flags << 48
+            | group << 40
+            | u64::from(nice as u8) << 32
+            | cpu_bits(last_cpu) << 16
+            | cpu_bits(kicked),
     );
     out.put(pid_bits(waker) << 32 | pid_bits(process));
     out.put(run_interval.as_nanos());
@@ -409,8 +408,13 @@ fn put_facts(out: &mut WordWriter, facts: &Facts) {
 fn take_facts(input: &mut WordReader) -> Result<Facts, Damage> {
     let [wakeups, voluntary, involuntary] = [input.take()?, input.take()?, input.take()?];
     let (cpu_time, woken, slept) = (input.span()?, input.stamp()?, input.span()?);
-    let allowed = CpuSet(input.take()?);
+    let bits = input.take()?;
     let rest = input.take()?;
+    let allowed = match (rest >> 40) as u8 {
+        u8::MAX => CpuSet::of_group(CpuSet::ALL_GROUPS, bits),
+        group if usize::from(group) < topology::WORDS => CpuSet::of_group(group.into(), bits),
+        _ => return Err(Damage),
+    };
     let flag = |bit: u32| rest >> (48 + bit) & 1 == 1;
     let pids = input.take()?;
     let (run_interval, stopped) = (input.span()?, input.stamp()?);
@@ -487,6 +491,7 @@ fn take_order(input: &mut WordReader) -> Result<Option<Order>, Damage> {
 mod tests {
     extern crate std;
     use super::*;
+    use pandemonium_engine::MachineView;
     use pandemonium_engine::task::RawArrival;
     use pandemonium_engine::treatment::TierDemand;
     use proptest::prelude::*;
@@ -519,7 +524,7 @@ mod tests {
             workqueue: false,
             idle_class: true,
             nice: -20,
-            allowed: CpuSet(u64::MAX),
+            allowed: CpuSet::of_group(15, u64::MAX),
             kicked: CpuId::new(63),
             handed_off: true,
             waker: Pid::new(i32::MAX),
@@ -547,18 +552,23 @@ mod tests {
             order: Some(Order::usual(Span::from_micros(4))),
         };
         let (cpu, name) = (CpuId::new(1000).unwrap(), Comm::from_text("make"));
-        let idle = CpuSet(1 << 63);
+        let cpus = |cpus: &[i32]| cpus.iter().filter_map(|cpu| CpuId::new(*cpu)).collect();
+        let idle = cpus(&[63, 200]);
         let view = MachineView {
             cpus: 1024,
             running: 3,
             here: Some(cpu),
             idle,
-            busy: CpuSet(5),
+            busy: cpus(&[0, 2, 130]),
             passed: 7,
         };
         let mut all = std::vec![
             Entry::Began { now: Stamp::from_nanos(u64::MAX), view },
             Entry::Began { now: Stamp::from_nanos(1), view: MachineView { here: None, ..view } },
+            Entry::Began {
+                now: Stamp::from_nanos(2),
+                view: MachineView { busy: cpus(&[1023]), ..view }
+            },
             Entry::Took(arrival(None)),
             Entry::Took(arrival(Some(facts))),
             Entry::Took(arrival(Some(Facts::default()))),

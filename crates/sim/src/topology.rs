@@ -125,11 +125,16 @@ impl Mask {
         }
     }
 
-    /// The mask's part within the first 64 CPUs, as the fast path reports it.
-    pub const fn first_64(self) -> CpuSet {
+    /// The mask as the fast path reports it on a machine with `cpus` CPUs.
+    pub const fn reported(self, cpus: u32) -> CpuSet {
         match self {
-            Mask::Bits(bits) => CpuSet(bits),
-            Mask::Range(first, end) => CpuSet(ones_below(end) & !ones_below(first)),
+            Mask::Bits(bits) => CpuSet::first_64(bits),
+            Mask::Range(0, end) if cpus > 64 && end as u32 >= cpus => CpuSet::ALL,
+            Mask::Range(first, end) => {
+                let group = first / 64;
+                let bits = ones_below(end.saturating_sub(64 * group)) & !ones_below(first % 64);
+                CpuSet::of_group(group, bits)
+            }
         }
     }
 }
@@ -199,13 +204,23 @@ mod tests {
 
     #[test]
     fn every_view_of_a_mask_holds_the_same_cpus() {
-        for mask in [Mask::all(8), Mask::only(3), Mask::Bits(0b1011_0000), Mask::Range(60, 130)] {
+        for mask in [
+            Mask::all(8),
+            Mask::only(3),
+            Mask::Bits(0b1011_0000),
+            Mask::Range(60, 130),
+            Mask::Range(70, 80),
+        ] {
             let held: Vec<u32> = (0..200).filter(|&cpu| mask.holds(cpu)).collect();
             assert_eq!(held.len() as u32, mask.count());
             assert_eq!(held.first().copied(), mask.first());
-            let low: u64 = held.iter().filter(|&&cpu| cpu < 64).map(|&cpu| 1 << cpu).sum();
-            assert_eq!(mask.first_64(), CpuSet(low));
+            let first = held[0] / 64;
+            let group = |&&cpu: &&u32| cpu / 64 == first;
+            let bits: u64 = held.iter().filter(group).map(|&cpu| 1 << (cpu % 64)).sum();
+            assert_eq!(mask.reported(200), CpuSet::of_group(first as u16, bits));
         }
+        assert_eq!(Mask::all(65).reported(65), CpuSet::ALL);
+        assert_eq!(Mask::all(64).reported(64), CpuSet::first_64(u64::MAX));
     }
 
     #[test]

@@ -5,18 +5,28 @@
 #ifndef __PATCH_COMMON_H
 #define __PATCH_COMMON_H
 
-/* The patches keep one bit for each of the first 64 CPUs. */
-#define PATCH_CPUS 64
+/* Masks of CPUs have a word for each group of 64. The numbers are powers of two. */
+#define PATCH_CPUS BACKEND_SHARED_DSQ
+#define PATCH_GROUP 64
+#define PATCH_GROUPS (PATCH_CPUS / PATCH_GROUP)
 
 /* What the scheduler process does: enum patch_activity. User space writes it. */
 u32 patch_activity;
 
-/* The bit of this CPU; 0 beyond the first 64. */
-static __always_inline u64 patch_this_cpu(void)
+static __always_inline u32 patch_group(u32 cpu)
 {
-	u32 here = bpf_get_smp_processor_id();
-
-	return here < PATCH_CPUS ? 1ULL << here : 0;
+	return cpu / PATCH_GROUP & (PATCH_GROUPS - 1);
 }
+
+static __always_inline u64 patch_bit(u32 cpu)
+{
+	return 1ULL << cpu % PATCH_GROUP;
+}
+
+/* The number of groups of this machine. User space writes it. */
+u32 patch_nr_groups;
+
+#define patch_for_each_group(group)                                                                \
+	for (u32 group = 0; group < PATCH_GROUPS && group < patch_nr_groups; group++)
 
 #endif

@@ -20,18 +20,25 @@
 #ifndef __PATCH_DOMAIN_RETURN_H
 #define __PATCH_DOMAIN_RETURN_H
 
-/* The CPUs that tasks prefer, of the first 64; 0 if there is no domain. User space writes it. */
-u64 patch_domain;
+/* The CPUs that tasks prefer, and whether there is a domain. User space writes both. */
+u64 patch_domain[PATCH_GROUPS];
+u32 patch_has_domain;
+
+static __always_inline bool patch_in_domain(u32 cpu)
+{
+	return patch_domain[patch_group(cpu)] & patch_bit(cpu);
+}
 
 /* Whether the task runs outside the domain while a CPU inside that it may use idles. */
 static __always_inline bool patch_may_return(const struct task_struct *p, u32 here)
 {
 	const struct rq *rq;
+	s32 cpu;
 
-	if (!patch_domain || here >= PATCH_CPUS || patch_domain >> here & 1)
+	if (!patch_has_domain || patch_in_domain(here))
 		return false;
-	for (u32 cpu = 0; cpu < PATCH_CPUS; cpu++) {
-		if (!(patch_domain >> cpu & 1) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+	bpf_for(cpu, 0, scx_bpf_nr_cpu_ids()) {
+		if (!patch_in_domain(cpu) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
 		rq = bpf_per_cpu_ptr(&runqueues, cpu);
 		/* The idle task has pid 0. A task that waits in user space is in its CPU's count. */

@@ -22,32 +22,23 @@
 
 static __always_inline long patch_drain(void *ring, void *callback, void *context, u64 flags)
 {
-	u64 to_kick = 0, more = 0;
-	bool any = false;
+	struct patch_kicks *mine = patch_my_kicks();
 	long taken = 0;
 
 	patch_drain_begins();
 	for (int call = 0; call < PATCH_DRAIN + 2; call++) {
 		taken = bpf_user_ringbuf_drain(ring, callback, context, flags);
 		if (taken == -EBUSY) {
-			patch_mark_pending(to_kick);
-			to_kick = 0;
+			patch_mark_pending();
 			/* The other CPU may have finished before it could see the mark. */
 			taken = bpf_user_ringbuf_drain(ring, callback, context, flags);
 			if (taken <= 0)
 				break;
 		}
-		if (taken > 0) {
-			any = true;
-			continue;
-		}
-		more = patch_take_pending();
-		if (!more)
+		if (taken <= 0 && !patch_take_pending())
 			break;
-		to_kick |= more;
+		mine->any = 1;
 	}
-	if (any || to_kick)
-		patch_kick_later(to_kick);
 	return taken;
 }
 

@@ -23,64 +23,116 @@
 #ifndef __PATCH_DRAIN_RACE_H
 #define __PATCH_DRAIN_RACE_H
 
-/* The CPUs, of the first 64, whose drain returned -EBUSY since a drain last looked. */
-static u64 patch_pending_cpus;
-/* By draining CPU: the CPUs to kick, and its own bit if it has taken a decision. */
-static u64 patch_to_kick[PATCH_CPUS];
+/* The CPUs whose drain returned -EBUSY since a drain last looked. */
+static u64 patch_pending_cpus[PATCH_GROUPS];
 
-/* Marks this CPU as pending, and those that it was to kick itself. */
-static __always_inline void patch_mark_pending(u64 cpus)
+/* By draining CPU. */
+static struct patch_kicks {
+	/* The CPUs that its decisions name: to be kicked when these are in the queues. */
+	u64 named[PATCH_GROUPS];
+	/* The pending CPUs that it has found: to be kicked too. */
+	u64 found[PATCH_GROUPS];
+	/* Whether it has taken a decision, or found a pending CPU. */
+	u32 any;
+	u32 unused;
+} patch_kicks[PATCH_CPUS];
+
+static __always_inline struct patch_kicks *patch_my_kicks(void)
 {
-	__sync_fetch_and_or(&patch_pending_cpus, cpus | patch_this_cpu());
+	return &patch_kicks[bpf_get_smp_processor_id() & (PATCH_CPUS - 1)];
 }
 
-/* The pending CPUs except this one. A full barrier; called after a drain, when the ring is free. */
-static __always_inline u64 patch_take_pending(void)
+/*
+ * Marks this CPU as pending, and those that it was to kick itself. Not static, like others below:
+ * the verifier then checks it once.
+ */
+__noinline u32 patch_mark_pending(void)
 {
-	return __sync_lock_test_and_set(&patch_pending_cpus, 0) & ~patch_this_cpu();
+	u32 here = bpf_get_smp_processor_id();
+	struct patch_kicks *mine = patch_my_kicks();
+
+	__sync_fetch_and_or(&patch_pending_cpus[patch_group(here)], patch_bit(here));
+	patch_for_each_group(g) {
+		if (!mine->found[g])
+			continue;
+		__sync_fetch_and_or(&patch_pending_cpus[g], mine->found[g]);
+		mine->found[g] = 0;
+	}
+	return 0;
+}
+
+/*
+ * Takes the pending CPUs over; returns whether there is one besides this one. A full barrier;
+ * called after a drain, when the ring is free.
+ */
+__noinline u32 patch_take_pending(void)
+{
+	u32 here = bpf_get_smp_processor_id();
+	struct patch_kicks *mine = patch_my_kicks();
+	bool any = false;
+
+	patch_for_each_group(g) {
+		u64 cpus = __sync_lock_test_and_set(&patch_pending_cpus[g], 0);
+
+		if (g == patch_group(here))
+			cpus &= ~patch_bit(here);
+		mine->found[g] |= cpus;
+		any |= cpus != 0;
+	}
+	return any;
 }
 
 /* Forgets what select_cpu and enqueue have inserted on this CPU: that is no decision. */
 static __always_inline void patch_drain_begins(void)
 {
-	u32 here = bpf_get_smp_processor_id();
+	struct patch_kicks *mine = patch_my_kicks();
 
-	if (here < PATCH_CPUS)
-		patch_to_kick[here] = 0;
-}
-
-/* This CPU has taken decisions; `cpus` are to be kicked when they are in the queues. */
-static __always_inline void patch_kick_later(u64 cpus)
-{
-	u32 here = bpf_get_smp_processor_id();
-
-	if (here < PATCH_CPUS)
-		patch_to_kick[here] |= cpus | patch_this_cpu();
+	mine->any = 0;
+	patch_for_each_group(g)
+		mine->named[g] = mine->found[g] = 0;
 }
 
 /* Remembers the CPU that a decision names. */
 static __always_inline bool patch_insert_vtime(struct task_struct *p, u64 dsq, u64 slice, u64 vtime,
 					       u64 enq_flags)
 {
-	if (dsq < PATCH_CPUS)
-		patch_kick_later(1ULL << dsq);
+	struct patch_kicks *mine = patch_my_kicks();
+
+	if (dsq < PATCH_CPUS) {
+		mine->named[patch_group(dsq)] |= patch_bit(dsq);
+		mine->any = 1;
+	}
 	return scx_bpf_dsq_insert_vtime(p, dsq, slice, vtime, enq_flags);
 }
 
-/* Called when the kernel has put the decisions into their queues. */
-static __always_inline void patch_kick_pending(void)
+/* Preempts the CPUs of a group that have something in their queues. */
+static __always_inline void patch_kick_group(u32 group, u64 cpus)
 {
-	u32 here = bpf_get_smp_processor_id();
-	u64 cpus;
+	u32 cpu = group * PATCH_GROUP;
 
-	if (here >= PATCH_CPUS || !patch_to_kick[here])
-		return;
-	/* Further CPUs may be pending by now. They stay marked: a second kick is harmless. */
-	cpus = (patch_to_kick[here] | patch_pending_cpus) & ~patch_this_cpu();
-	patch_to_kick[here] = 0;
-	for (u32 cpu = 0; cpu < PATCH_CPUS && cpus; cpu++, cpus >>= 1)
+	for (u32 i = 0; i < PATCH_GROUP && cpus; i++, cpu++, cpus >>= 1)
 		if (cpus & 1 && scx_bpf_dsq_nr_queued(cpu) > 0)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
+/* Called when the kernel has put the decisions into their queues. */
+__noinline u32 patch_kick_pending(void)
+{
+	u32 here = bpf_get_smp_processor_id();
+	struct patch_kicks *mine = patch_my_kicks();
+
+	if (!mine->any)
+		return 0;
+	mine->any = 0;
+	patch_for_each_group(g) {
+		/* Further CPUs may be pending by now. They stay marked: a second kick is harmless. */
+		u64 cpus = mine->named[g] | mine->found[g] | patch_pending_cpus[g];
+
+		if (g == patch_group(here))
+			cpus &= ~patch_bit(here);
+		patch_kick_group(g, cpus);
+	}
+	return 0;
 }
 
 #endif

@@ -29,13 +29,12 @@ static s32 patch_exiting[PATCH_CPUS];
 
 static __always_inline bool patch_keeps_exiting(const struct task_struct *p)
 {
-	u32 here = bpf_get_smp_processor_id();
+	u32 here = bpf_get_smp_processor_id() & (PATCH_CPUS - 1);
 
-	if (!(p->flags & PF_EXITING) || p->mm || here >= PATCH_CPUS ||
-	    patch_exiting[here] == p->pid)
+	if (!(p->flags & PF_EXITING) || p->mm || patch_exiting[here] == p->pid)
 		return false;
 	/* Decisions that this CPU took for others have to get into their queues first. */
-	if (patch_to_kick[here])
+	if (patch_kicks[here].any)
 		return false;
 	patch_exiting[here] = p->pid;
 	return true;

@@ -29,7 +29,7 @@
 /* Set by the backend's user space; main.bpf.c declares it again. */
 const volatile u32 usersched_pid;
 
-/* One per pid modulo ORDER_SLOTS. */
+/* One per task; backend_limits.h tells which. */
 struct order_slot {
 	/*
 	 * The owner, noted with each message to user space. The start time and the count of execs
@@ -56,7 +56,8 @@ struct order_slot {
 	/* The last execution: when, and the pid that was preempted for it. */
 	u64 executed_at;
 	u32 victim;
-	u32 unused;
+	/* When the owner queued its last message, in units of 2^20 ns. Wraps. */
+	u32 noted;
 };
 
 /* What user space publishes after each round. */
@@ -104,9 +105,41 @@ static __always_inline void order_count(enum order_event event)
 	order_cpu_of(bpf_get_smp_processor_id())->events[event]++;
 }
 
+static __always_inline struct order_slot *order_slot_at(u32 pid, u32 way)
+{
+	u32 first = pid & (ORDER_SETS - 1);
+
+	return &order_slots[(first + way * ORDER_SETS) & (ORDER_SLOTS - 1)];
+}
+
+/* The slot of the pid, or another one's: callers check the owner. */
 static __always_inline struct order_slot *order_slot_of(u32 pid)
 {
-	return &order_slots[pid & (ORDER_SLOTS - 1)];
+	for (u32 way = 0; way < ORDER_WAYS; way++)
+		if (order_slot_at(pid, way)->pid == pid)
+			return order_slot_at(pid, way);
+	return order_slot_at(pid, 0);
+}
+
+/*
+ * The slot for a pid that has none: an empty one of its set, or the one of which no message came
+ * for longest. Returns its way. Not static: few messages need it.
+ */
+__noinline u32 order_choose_way(u32 pid, u32 noted)
+{
+	u32 best = 0, oldest = 0;
+
+	for (u32 way = 0; way < ORDER_WAYS; way++) {
+		const struct order_slot *slot = order_slot_at(pid, way);
+
+		if (!slot->pid)
+			return way;
+		if (noted - slot->noted < oldest)
+			continue;
+		oldest = noted - slot->noted;
+		best = way;
+	}
+	return best;
 }
 
 static __always_inline bool order_is_owner(const struct order_slot *slot,
@@ -126,9 +159,13 @@ static __always_inline u32 order_tier(const struct order_slot *slot, const struc
 static __always_inline void order_note_message(const struct task_struct *p, u64 ticket)
 {
 	struct order_slot *slot = order_slot_of(p->pid);
+	u32 noted = bpf_ktime_get_ns() >> 20;
 
+	if (slot->pid != p->pid)
+		slot = order_slot_at(p->pid, order_choose_way(p->pid, noted));
 	if (!order_is_owner(slot, p))
 		slot->executed = slot->tier = 0;
+	slot->noted = noted;
 	slot->answers = 0;
 	slot->pid = p->pid;
 	slot->start_time = p->start_time;

@@ -125,7 +125,7 @@ impl Placer {
     /// equals the nearest to the task's last CPU; else the CPU of the scheduler process.
     fn awake(&self, request: &Request, context: &PlacementContext) -> Option<CpuId> {
         let may = |cpu: &CpuId| may_use(request, *cpu);
-        let busy = (0..64).filter_map(CpuId::new).filter(|cpu| context.view.busy.contains(*cpu));
+        let busy = context.view.busy.iter();
         let waiting = |cpu: &CpuId| self.waiting_at(*cpu, context);
         let open = busy.filter(may).filter(|cpu| waiting(cpu) < SAVING_DEPTH);
         open.min_by_key(|cpu| (waiting(cpu), self.farness(*cpu, request)))
@@ -137,12 +137,12 @@ impl Placer {
     ///
     /// In this order: an idle CPU near the task's last one; the CPU of the scheduler process; the
     /// CPU that was interrupted for the task; and, if the domain is strict, the CPU that has run
-    /// its queued tasks soonest. Only the first 64 CPUs are known to be idle.
+    /// its queued tasks soonest.
     fn place_in_domain(&self, request: &Request, context: &PlacementContext) -> Option<CpuId> {
         let domain = self.domain.as_ref()?;
         let may = |cpu: &CpuId| match request.allowed {
-            Some(allowed) if cpu.as_raw() < 64 => allowed.contains(*cpu),
-            _ => request.cpus_allowed >= context.view.cpus,
+            Some(allowed) => allowed.contains(*cpu),
+            None => request.cpus_allowed >= context.view.cpus,
         };
         let usable = || domain.cpus.iter().filter(may);
         if request.cpus_allowed == 1 || usable().next().is_none() {
@@ -168,10 +168,10 @@ impl Placer {
     }
 
     /// Whether an SMT sibling of the CPU is busy: half a core is slower than a whole core with a
-    /// cold cache. Considers the first 64 CPUs.
+    /// cold cache.
     fn has_busy_sibling(&self, cpu: CpuId, context: &PlacementContext) -> bool {
         let core = self.topology.place(cpu).core;
-        let others = (0..self.topology.cpus().min(64)).filter_map(|cpu| CpuId::new(cpu as i32));
+        let others = (0..self.topology.cpus()).filter_map(|cpu| CpuId::new(cpu as i32));
         let mut siblings =
             others.filter(|other| *other != cpu && self.topology.place(*other).core == core);
         siblings.any(|sibling| !context.view.idle.contains(sibling))
@@ -270,10 +270,15 @@ mod tests {
     use pandemonium_engine::facts::CpuSet;
     use pandemonium_engine::task::{Pid, Ticket};
     use pandemonium_engine::time::Vtime;
+    use pandemonium_engine::topology::CpuMask;
     use pandemonium_engine::topology::CpuPlace;
 
     fn cpu(number: i32) -> CpuId {
         CpuId::new(number).unwrap()
+    }
+
+    fn cpus(bits: u64) -> CpuMask {
+        (0..64).filter(|number| bits >> number & 1 == 1).map(cpu).collect()
     }
 
     /// A task that ran on CPU 1 and may use CPUs 1 and 2.
@@ -283,7 +288,7 @@ mod tests {
             ticket: Ticket(2),
             cpu: cpu(1),
             cpus_allowed: 2,
-            allowed: Some(CpuSet(0b110)),
+            allowed: Some(CpuSet::first_64(0b110)),
             kicked: kicked.map(cpu),
         }
     }
@@ -404,7 +409,7 @@ mod tests {
         let here = (Placement::Cpu(cpu(2)), false);
         let asked = |tier, view: &MachineView, knobs| placed(0, tier, &request(None), view, knobs);
         assert_eq!(asked(Tier::Batch, &idle, &saving), here);
-        let beside = MachineView { busy: CpuSet(0b1010), ..idle };
+        let beside = MachineView { busy: cpus(0b1010), ..idle };
         let on_one = (Placement::Cpu(cpu(1)), false);
         assert_eq!(
             asked(Tier::Batch, &beside, &saving),
@@ -485,8 +490,9 @@ mod tests {
 
     #[test]
     fn tasks_stay_in_the_domain_until_it_is_saturated() {
-        let wide = Request { cpus_allowed: 3, allowed: Some(CpuSet(0b0111)), ..request(None) };
-        let idle = |mask, here| MachineView { idle: CpuSet(mask), ..view(here) };
+        let wide =
+            Request { cpus_allowed: 3, allowed: Some(CpuSet::first_64(0b0111)), ..request(None) };
+        let idle = |mask, here| MachineView { idle: cpus(mask), ..view(here) };
         assert_eq!(in_domain(false, &wide, &idle(0b1110, 1), &[]), Some(2), "not 1 or 3");
         assert_eq!(in_domain(false, &wide, &idle(0b0101, 1), &[]), Some(0));
         assert_eq!(
@@ -502,7 +508,7 @@ mod tests {
         assert_eq!(in_domain(false, &wide, &idle(0b0010, 1), &[]), None, "saturated");
         let kicked = Request { kicked: Some(cpu(0)), ..wide };
         assert_eq!(in_domain(false, &kicked, &idle(0b0010, 1), &[]), Some(0));
-        let narrow = Request { allowed: Some(CpuSet(0b1010)), ..wide };
+        let narrow = Request { allowed: Some(CpuSet::first_64(0b1010)), ..wide };
         assert_eq!(
             in_domain(false, &narrow, &idle(0b1111, 1), &[]),
             None,
@@ -519,12 +525,15 @@ mod tests {
         let placer = Placer::new(&Setup { topology, domain, ..Setup::of_cpus(4) });
         let (limits, knobs) = (Scaling::new(4), Knobs::default());
         let placed = |idle| {
-            let view = MachineView { idle: CpuSet(idle), ..view(0) };
+            let view = MachineView { idle: cpus(idle), ..view(0) };
             let (now, mode) = (Stamp::from_nanos(1 << 30), Mode::default());
             let context =
                 PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
-            let request =
-                Request { cpus_allowed: 4, allowed: Some(CpuSet(0b1111)), ..request(None) };
+            let request = Request {
+                cpus_allowed: 4,
+                allowed: Some(CpuSet::first_64(0b1111)),
+                ..request(None)
+            };
             placer.place_in_domain(&request, &context).map(CpuId::as_raw)
         };
         assert_eq!(request(None).cpu, cpu(1));
@@ -535,12 +544,13 @@ mod tests {
 
     #[test]
     fn tasks_never_leave_a_strict_domain_unless_they_are_pinned_outside() {
-        let wide = Request { cpus_allowed: 4, allowed: Some(CpuSet(0b1111)), ..request(None) };
-        let idle = MachineView { idle: CpuSet(0b1010), ..view(1) };
+        let wide =
+            Request { cpus_allowed: 4, allowed: Some(CpuSet::first_64(0b1111)), ..request(None) };
+        let idle = MachineView { idle: cpus(0b1010), ..view(1) };
         assert_eq!(in_domain(true, &wide, &idle, &[]), Some(0));
         assert_eq!(in_domain(true, &wide, &idle, &[0]), Some(2), "2 is free sooner");
         assert_eq!(in_domain(true, &wide, &idle, &[0, 2, 2]), Some(0));
-        let pinned = Request { cpus_allowed: 1, allowed: Some(CpuSet(0b1000)), ..wide };
+        let pinned = Request { cpus_allowed: 1, allowed: Some(CpuSet::first_64(0b1000)), ..wide };
         assert_eq!(in_domain(true, &pinned, &idle, &[]), None);
         let unknown = Request { allowed: None, ..wide };
         assert_eq!(in_domain(true, &unknown, &idle, &[]), Some(0), "it may use all CPUs");

@@ -340,7 +340,7 @@ impl<W: Observer> Machine<W> {
             workqueue: group.comm.as_bytes().starts_with(b"kworker/"),
             idle_class: group.idle_class,
             nice: task.nice,
-            allowed: task.mask.first_64(),
+            allowed: task.mask.reported(self.setup.shape.cpus),
             kicked: CpuId::new(i32::from(task.kicked)),
             handed_off: task.handed_off,
             last_cpu: CpuId::new(i32::from(task.ran_on)),

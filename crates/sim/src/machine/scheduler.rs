@@ -7,10 +7,10 @@ use super::limits::{HEARTBEAT, RING, WATCHDOG};
 use super::state::{Current, Down, Kick, Stage, Where};
 use super::{Machine, Plan};
 use crate::observer::{Event, Left, Observer};
-use pandemonium_engine::facts::CpuSet;
 use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Placement};
 use pandemonium_engine::time::{Span, Stamp};
+use pandemonium_engine::topology::CpuMask;
 use pandemonium_engine::{Full, Limits, MachineView, Policy, Port, round};
 
 impl<W: Observer> Machine<W> {
@@ -32,10 +32,12 @@ impl<W: Observer> Machine<W> {
 
     fn look(&mut self) {
         let runs = |fits: fn(&Current) -> bool| {
-            let seen = self.cpus.iter().take(64).enumerate();
+            if !self.setup.fast_path {
+                return CpuMask::EMPTY;
+            }
+            let seen = self.cpus.iter().enumerate();
             let found = seen.filter(|(_, cpu)| cpu.online && fits(&cpu.current));
-            let set = found.map(|(number, _)| 1 << number).sum();
-            CpuSet(if self.setup.fast_path { set } else { 0 })
+            found.filter_map(|(number, _)| CpuId::new(number as i32)).collect()
         };
         self.view = MachineView {
             cpus: self.online,

@@ -57,6 +57,8 @@ const GLANCE: Duration = Duration::from_millis(200);
 /// A boot takes 3 to 10 s. On a busy host about one in 150 stopped before the guest agent ran, with
 /// the scheduler not yet loaded and no reason on the console.
 const COME_UP_LIMIT: Duration = Duration::from_secs(40);
+/// More for each CPU: 72 of them came up within 100 s on a host with two.
+const CPU_UP_LIMIT: Duration = Duration::from_secs(3);
 /// From the verdict to power-off. Killing QEMU earlier would lose kernel messages.
 const POWER_OFF_LIMIT: Duration = Duration::from_secs(10);
 /// A kernel that twice in a row does not come up is broken. QEMU failed in 2 of 58 boots beside
@@ -167,6 +169,7 @@ impl Boot<'_> {
             kernel: &self.kernel.image,
             initramfs: &initramfs,
             cpus: self.cpus,
+            possible_cpus: self.scenario.possible_cpus.max(self.cpus),
             mode: self.mode,
             arguments: &orders.to_arguments(),
             console,
@@ -206,6 +209,7 @@ impl Boot<'_> {
     fn listen(&self, guest: &RunningGuest, start: Instant, listener: &mut Listener) -> End {
         let factor = if self.mode == Mode::Exact { EXACT_FACTOR } else { 1 };
         let limit = Duration::from_secs(self.limit_s) * factor;
+        let come_up_limit = (COME_UP_LIMIT + CPU_UP_LIMIT * self.cpus) * factor;
         let mut doing = "booting".to_string();
         let mut up = false;
         loop {
@@ -217,7 +221,7 @@ impl Boot<'_> {
             if was_interrupted() {
                 return End::Interrupt;
             }
-            if !up && start.elapsed() > COME_UP_LIMIT * factor {
+            if !up && start.elapsed() > come_up_limit {
                 return End::Nothing;
             }
             if start.elapsed() > limit {

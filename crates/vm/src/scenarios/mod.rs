@@ -17,6 +17,7 @@ mod held_up;
 mod hotplug;
 mod lab;
 mod lifecycle;
+mod many_cpus;
 mod mix;
 mod modes;
 mod offline;
@@ -55,6 +56,7 @@ pub const SUITE: &[&[Scenario]] = &[
     hotplug::ALL,
     offline::ALL,
     fast_path::ALL,
+    many_cpus::ALL,
     phases::ALL,
     lab::ALL,
     orders::ALL,
@@ -69,6 +71,7 @@ pub const APART: &[Scenario] = &[
     bars::BARS,
     lab::LAB,
     lifecycle::KERNEL_CHECK,
+    many_cpus::MANY_CPUS,
     hotplug::HOTPLUG_100,
     profiles::PROFILES,
     upgrade::UPGRADE,

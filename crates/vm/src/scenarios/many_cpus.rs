@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! More CPUs than a machine word has bits.
+
+use crate::guest::load::{Kind, Load};
+use crate::guest::scheduler::Scheduler;
+use crate::guest::{Guest, report, wakeups, watch};
+use crate::scenario::{Scenario, USUAL};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
+pub const ALL: &[Scenario] = &[Scenario {
+    name: "possible-cpus",
+    about: "two CPUs of 72 that the kernel is ready for: the kernel accepts every program, a task \
+        bound to a CPU runs, and a domain loads too",
+    possible_cpus: 72,
+    run: possible_cpus,
+    ..USUAL
+}];
+
+pub const MANY_CPUS: Scenario = Scenario {
+    name: "many-cpus",
+    about: "72 CPUs: hogs, sleepers, a pipe and tasks bound to the last CPUs all run; in a strict \
+        domain of the last eight CPUs no task leaves them. Minutes on a small host, where more \
+        hogs than this would leave no time to the other CPUs",
+    cpus: Some(72),
+    limit_s: 1_800,
+    run: many_cpus,
+    ..USUAL
+};
+
+/// The first CPU of the domain, which lies beyond the first 64.
+const FIRST: usize = 64;
+/// Each takes the host's time from the other CPUs.
+const HOGS: usize = 4;
+/// For so long each worker has to move, in seconds: the host runs 72 CPUs on a few.
+const SECONDS: u64 = 20;
+/// The same where the host runs two CPUs.
+const SHORT: u64 = 3;
+/// By then the tasks are classified and placed.
+const SETTLE: Duration = Duration::from_secs(5);
+/// Looks at the CPU of each task.
+const LOOKS: u32 = 20;
+
+fn possible_cpus(guest: &Guest) -> Result<()> {
+    let scheduler = start(guest, &[])?;
+    let mut plan = vec![Kind::Hog; guest.cpus];
+    plan.extend([0, guest.cpus - 1].map(|cpu| Kind::PinnedHog { cpu }));
+    plan.extend([Kind::Sleeper { pause_us: 3_000 }, Kind::PipePair, Kind::Forker]);
+    let load = Load::start(&plan)?;
+    watch::every_worker_moves(&load, SHORT, |_| scheduler.expect_in_charge())?;
+    drop(load);
+    scheduler.finish()?;
+    // The hot paths of a domain are others.
+    start(guest, &["--primary-domain", "1,70"])?.finish().map(drop)
+}
+
+/// Starts the scheduler, with every part of the fast path.
+fn start(guest: &Guest, options: &[&str]) -> Result<Scheduler> {
+    let scheduler = Scheduler::start(guest, options)?;
+    let statistics = scheduler.statistics()?;
+    let fast_path = statistics.text("fast_path")?;
+    ensure!(fast_path == "loaded", "the fast path is {fast_path}");
+    Ok(scheduler)
+}
+
+fn many_cpus(guest: &Guest) -> Result<()> {
+    everywhere(guest)?;
+    in_the_last_eight(guest)
+}
+
+/// Every task moves, wherever it may run.
+fn everywhere(guest: &Guest) -> Result<()> {
+    let scheduler = start(guest, &[])?;
+    let mut plan = vec![Kind::Hog; HOGS];
+    plan.extend([guest.cpus - 1, FIRST].map(|cpu| Kind::PinnedHog { cpu }));
+    plan.extend([1_000, 10_000, 10_000].map(|pause_us| Kind::Sleeper { pause_us }));
+    plan.extend([Kind::PipePair, Kind::Forker]);
+    let load = Load::start(&plan)?;
+    sleep(SETTLE);
+    let probe = wakeups::start(SECONDS)?;
+    watch::every_worker_moves(&load, SECONDS, |_| scheduler.expect_in_charge())?;
+    let waits = probe.finish()?;
+    let [p50, p99] = [500, 990].map(|permille| waits.quantile_us(permille));
+    report::note(format!("72 CPUs: wakeups p50 {p50:.0} us, p99 {p99:.0}"));
+    drop(load);
+    scheduler.finish().map(drop)
+}
+
+/// With a strict domain beyond the first 64 CPUs, tasks run there and nowhere else.
+fn in_the_last_eight(guest: &Guest) -> Result<()> {
+    let domain = format!("{FIRST}-{}", guest.cpus - 1);
+    let scheduler = start(guest, &["--primary-domain", &domain, "--domain-strict"])?;
+    let mut plan = vec![Kind::Hog; guest.cpus - FIRST];
+    plan.push(Kind::Sleeper { pause_us: 10_000 });
+    let load = Load::start(&plan)?;
+    sleep(SETTLE);
+    for _ in 0..LOOKS {
+        for worker in load.workers() {
+            let cpu = last_cpu(worker.pid)?;
+            ensure!(cpu >= FIRST, "{} runs on CPU {cpu}, outside of {domain}", worker.name);
+        }
+        sleep(SETTLE / LOOKS);
+    }
+    watch::every_worker_moves(&load, SECONDS, |_| scheduler.expect_in_charge())?;
+    drop(load);
+    scheduler.finish().map(drop)
+}
+
+/// The CPU on which a process runs, or ran last: field 39 of its `stat`.
+fn last_cpu(pid: libc::pid_t) -> Result<usize> {
+    let path = format!("/proc/{pid}/stat");
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+    // The name, field 2, may contain anything.
+    let after_name = text.rsplit(')').next().unwrap_or_default();
+    let field = after_name.split_whitespace().nth(36).context("too few fields")?;
+    field.parse().with_context(|| format!("{path}: the CPU is {field:?}"))
+}
