@@ -16,6 +16,7 @@ pub const ALL: &[Scenario] = &[Scenario {
     about: "two CPUs of 72 that the kernel is ready for: the kernel accepts every program, a task \
         bound to a CPU runs, and a domain loads too",
     possible_cpus: 72,
+    once: true,
     run: possible_cpus,
     ..USUAL
 }];
