@@ -233,7 +233,9 @@ mod tests {
         write(&records, nth(1).as_raw(), |_| ());
         assert_eq!(records.receive(nth(0), at(110)), None, "the record is of another task");
         assert!(records.receive(nth(1), at(111)).is_some());
-        (2..4).for_each(|number| drop(records.receive(nth(number), at(110 + number as u64))));
+        for number in 2..4 {
+            records.receive(nth(number), at(110 + number as u64));
+        }
         let sent = |number, us| records.sent(nth(number), Tier::Batch, at(us));
         assert_eq!((0..4).filter_map(|number| sent(number, 120)).count(), 4);
         // A fifth one takes the place of the one of which no message came for longest.
