@@ -4,7 +4,6 @@
 
 use crate::knobs::Affinity;
 use crate::scaling::Scaling;
-use core::fmt;
 use pandemonium_engine::time::Span;
 
 /// How loaded the machine is, by the share of time in which its CPUs are idle.
@@ -52,15 +51,7 @@ impl Regime {
             Regime::Heavy => Span::from_millis(10),
         }
     }
-}
 
-impl fmt::Display for Regime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl Regime {
     /// The regime in one word.
     pub const fn name(self) -> &'static str {
         match self {

@@ -244,7 +244,8 @@ impl Placer {
         if !strong && !node {
             return Some(first);
         }
-        let last_key = key.after(patience(context.knobs));
+        // So far in virtual time a task may overtake the first one because it is near.
+        let last_key = key.after(context.knobs.slice);
         let rank = |slot: Slot| -> u8 {
             let Some(cpu) = last_cpu(slot) else { return 2 };
             match () {
@@ -257,11 +258,6 @@ impl Placer {
         let near = queue.front().take_while(|(_, key)| *key <= last_key);
         near.map(|(slot, _)| slot).min_by_key(|slot| rank(*slot))
     }
-}
-
-/// How far in virtual time a task may overtake the first one because it is near.
-fn patience(knobs: &Knobs) -> Span {
-    knobs.slice
 }
 
 #[cfg(test)]
