@@ -331,7 +331,8 @@ mod tests {
         drop(second);
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 9, "a run is written once");
-        let line = text.lines().find(|line| line.contains("burst")).unwrap();
+        let is_first = |line: &&str| line.starts_with("mix-2\t1\t1\tburst");
+        let line = text.lines().find(is_first).unwrap();
         let changed = line.rsplit_once('\t').unwrap().0.to_owned() + "\t9 9 9 9 9";
         fs::write(&path, text.replace(line, &changed)).unwrap();
         let mut third = bench(Journal::open(&path, "pandemonium").unwrap());

@@ -68,19 +68,20 @@ const BETTER: &str = "better";
 /// What is sure of a setting.
 fn word(means: Option<&Means>, objective: Metric, holds: &[Hold]) -> String {
     let Some(means) = means else { return "a checker complains".to_owned() };
-    for hold in holds {
-        let Some(mean) = means[hold.metric as usize] else { continue };
-        if mean.of > hold.allowed() {
-            return format!("breaks {hold}");
-        }
-        if mean.of + mean.spread > hold.allowed() {
-            return format!("{hold} is not sure");
-        }
+    let held = |hold: &&Hold, spread: f64| {
+        means[hold.metric as usize].is_none_or(|it| it.of + spread * it.spread <= hold.allowed())
+    };
+    if let Some(hold) = holds.iter().find(|hold| !held(hold, 0.0)) {
+        return format!("breaks {hold}");
     }
     match means[objective as usize] {
-        Some(mean) if mean.of + mean.spread < 0.0 => BETTER.to_owned(),
-        Some(mean) if mean.of - mean.spread > 0.0 => "worse".to_owned(),
-        _ => "chance".to_owned(),
+        Some(mean) if mean.of + mean.spread < 0.0 => {}
+        Some(mean) if mean.of - mean.spread > 0.0 => return "worse".to_owned(),
+        _ => return "chance".to_owned(),
+    }
+    match holds.iter().find(|hold| !held(hold, 1.0)) {
+        Some(hold) => format!("better, but {hold} is not sure"),
+        None => BETTER.to_owned(),
     }
 }
 
@@ -101,7 +102,8 @@ mod tests {
         assert_eq!(judged((-0.10, 0.11), same), "chance");
         assert_eq!(judged((0.10, 0.09), same), "worse");
         assert_eq!(judged((-0.10, 0.09), (0.02, 0.001)), "breaks work>=0.99");
-        assert_eq!(judged((-0.10, 0.09), (0.009, 0.002)), "work>=0.99 is not sure");
+        assert_eq!(judged((-0.10, 0.09), (0.009, 0.002)), "better, but work>=0.99 is not sure");
+        assert_eq!(judged((-0.10, 0.11), (0.009, 0.002)), "chance");
         assert_eq!(word(None, Metric::P99, &[]), "a checker complains");
     }
 

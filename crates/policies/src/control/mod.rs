@@ -223,25 +223,18 @@ impl Adapting for Controller {
         self.layers.chosen()
     }
 
-    /// Sets knobs for the user, from lines `KEY=VALUE`. They apply at once, and the loop does not
-    /// change them until they are released. On an error nothing changes.
     fn pin(&mut self, text: &str) -> Result<Amended, FileError> {
         let amended = self.layers.set(text)?;
         self.follow_layers();
         Ok(amended)
     }
 
-    /// Resets knobs of the user to the values of the profile, or else of the start; these the loop
-    /// may change again. Returns an error and changes nothing if a value that remains set
-    /// contradicts them.
     fn release(&mut self, keys: KeySet) -> Result<(), KnobError> {
         self.layers.release(keys)?;
         self.follow_layers();
         Ok(())
     }
 
-    /// Replaces the profile. Its knobs apply at once, except for those that the user has set, and
-    /// the loop does not change them. On an error nothing changes.
     fn replace_profile(&mut self, text: &str) -> Result<(), FileError> {
         self.layers.replace_profile(text)?;
         self.follow_layers();
@@ -259,7 +252,7 @@ impl Adapting for Controller {
         self.knobs != before
     }
 
-    /// CPUs went online or offline. The limits follow the new number, and the loop starts over.
+    /// The limits follow the new number, and the loop starts over.
     fn on_hotplug(&mut self, cpus: u32) {
         self.limits = Scaling::new(cpus);
         self.start_over();

@@ -48,11 +48,6 @@ pub enum NamePrediction {
 const _: () = assert!(TaskTable::<Task>::RECORD_SIZE == 128, "one byte more costs another line");
 
 impl Task {
-    /// An unknown task with this virtual time.
-    pub fn at(vruntime: Vtime) -> Task {
-        Task { vruntime, ..Task::default() }
-    }
-
     /// The task has a new name, so everything learned under the old one is dropped. The behaviour
     /// restarts from the name's prediction, or without one from what the fast path has
     /// observed of its last run and sleep. Returns whether it has.

@@ -120,7 +120,7 @@ impl Pandemonium {
 
     /// An unknown task. It starts at the clock, with neither credit nor debt.
     fn newcomer(&self) -> Task {
-        Task::at(self.clock.now())
+        Task { vruntime: self.clock.now(), ..Task::default() }
     }
 
     /// Whether to apply the task's name: it is new, or inherited and the task has now slept or used
@@ -217,7 +217,7 @@ impl Pandemonium {
         self.waiting_weight[tier.index()] += u64::from(task.effective_weight);
         let group = Group::of(tier, task.weight);
         self.queues[tier.index()].insert(slot, place.key);
-        self.detectors.on_batch(now, self.batch_waits());
+        self.detectors.longrun.observe(now, self.batch_waits());
         group
     }
 
@@ -237,11 +237,10 @@ impl Pandemonium {
         self.queues[queue].remove(slot).expect("a waiting task is in the queue of its tier")
     }
 
-    /// When each task is due: how long it waits for its turn behind the tasks that wait with it, and
-    /// no longer than that without being neglected. All rescues follow from the time beyond. For
-    /// tasks above Batch it is a slice for each of them, spread over the CPUs. For a Batch task it
-    /// is, besides, the Batch slice, scaled by the weight of all Batch tasks over its own, spread
-    /// over the CPUs; at most [`LIGHT_WAIT`].
+    /// How long a waiting task's turn takes to come: a task that waits for longer is neglected, and
+    /// every rescue follows from the time beyond. A task above Batch waits for a slice of each task
+    /// above Batch, spread over the CPUs. A Batch task waits besides for the Batch slice, scaled by
+    /// the weight of all Batch tasks over its own, spread over the CPUs; at most [`LIGHT_WAIT`].
     fn turn(&self, slot: Slot, group: Group) -> Span {
         let cpus = u64::from(self.limits.cpus);
         let urgent = self.waiting_in(Tier::LatCritical) + self.waiting_in(Tier::Interactive);
@@ -317,8 +316,8 @@ impl Pandemonium {
 impl Policy for Pandemonium {
     fn arrive(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
         let (arrival, treatment) = self.assigned.treat(arrival);
-        self.detectors.on_enqueue(now, arrival.cause, &self.knobs.rules);
-        self.detectors.on_batch(now, self.batch_waits());
+        self.detectors.burst.on_enqueue(now, arrival.cause, &self.knobs.rules);
+        self.detectors.longrun.observe(now, self.batch_waits());
         let entered = self.table.enter(now, arrival);
         let (slot, since) = match entered {
             // The pid was reused while its last owner waited: the new task inherits that age.
@@ -342,7 +341,7 @@ impl Policy for Pandemonium {
     }
 
     fn next(&mut self, now: Stamp, view: &MachineView) -> Option<Dispatch> {
-        self.detectors.on_batch(now, self.batch_waits());
+        self.detectors.longrun.observe(now, self.batch_waits());
         self.note_passed(view.passed);
         let (limits, knobs) = (self.limits, self.knobs);
         let mode = self.mode(now);

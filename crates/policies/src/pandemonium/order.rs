@@ -115,23 +115,24 @@ pub fn choose(
     };
     let starved =
         |group, limit| rescue(Reason::StarvationRescue, rules.starvation_rescue, group, limit);
-    None.or_else(|| {
-        let applies = rules.overflow_rescue && !is_due;
-        rescue(Reason::OverflowRescue, applies, Group::Urgent, overflow)
-    })
-    .or_else(|| rescue(Reason::OverflowRescue, rules.overflow_rescue, Group::Batch, overflow))
-    .or_else(|| first(Tier::Batch, Reason::Deficit).filter(|_| is_due))
-    .or_else(|| starved(Group::Batch, hard))
-    .or_else(|| starved(Group::Light, hard.max(LIGHT_WAIT)))
-    .or_else(|| order(Tier::LatCritical))
-    .or_else(|| order(Tier::Interactive))
-    .or_else(|| rescue(Reason::CodelRescue, rules.codel_rescue, Group::Batch, soft))
-    .or_else(|| order(Tier::Batch))
+    let steps = [
+        rescue(Reason::OverflowRescue, rules.overflow_rescue && !is_due, Group::Urgent, overflow),
+        rescue(Reason::OverflowRescue, rules.overflow_rescue, Group::Batch, overflow),
+        first(Tier::Batch, Reason::Deficit).filter(|_| is_due),
+        starved(Group::Batch, hard),
+        starved(Group::Light, hard.max(LIGHT_WAIT)),
+        order(Tier::LatCritical),
+        order(Tier::Interactive),
+        rescue(Reason::CodelRescue, rules.codel_rescue, Group::Batch, soft),
+        order(Tier::Batch),
+    ];
+    steps.into_iter().flatten().next()
 }
 
-/// How many decisions for urgent tasks a waiting Batch task allows before it is in deficit.
+/// How many decisions for urgent tasks a waiting Batch task allows before it is in deficit: during a
+/// long run one for each CPU.
 pub fn budget(mode: Mode, limits: &Scaling) -> u32 {
-    if mode.tight_deficit() { limits.deficit_budget_longrun } else { limits.deficit_budget }
+    if mode.tight_deficit() { limits.cpus } else { limits.deficit_budget }
 }
 
 impl Turns {

@@ -188,10 +188,8 @@ impl Placer {
         if sent.at == context.now && sent.together > AHEAD_MAX {
             return false;
         }
-        let depth = match context.mode.shallow_queues() {
-            true => context.limits.private_depth_burst,
-            false => context.limits.private_depth,
-        };
+        // During a burst one task at most, so that its tasks spread over all CPUs.
+        let depth = if context.mode.shallow_queues() { 1 } else { context.limits.private_depth };
         self.waiting_at(cpu, context) < depth
     }
 

@@ -134,12 +134,12 @@ proptest! {
             // Mostly forward, in steps of any size.
             last = if now % 16 == 0 { now } else { u64::saturating_add(last, now >> (now % 64)) };
             let now = Stamp::from_nanos(last);
-            detectors.on_enqueue(now, cause, &rules);
-            detectors.on_batch(now, waiting);
+            detectors.burst.on_enqueue(now, cause, &rules);
+            detectors.longrun.observe(now, waiting);
             detectors.mode(now, &rules);
         }
         let now = Stamp::from_nanos(last);
-        detectors.on_batch(now, false);
+        detectors.longrun.observe(now, false);
         prop_assert!(!detectors.mode(now, &rules).longrun);
         if last < u64::MAX - BURST_QUIET.as_nanos() {
             prop_assert!(!detectors.mode(now + BURST_QUIET, &rules).burst);
