@@ -102,7 +102,10 @@ mod tests {
 
     const PLAN: Plan = Plan { rounds: 4, settings: 54, seeds: 50, seed: 1 };
 
-    fn found(score: impl Fn(&str, usize) -> f64) -> (Vec<(String, f64)>, Vec<(usize, usize)>) {
+    type Found = Vec<(String, f64)>;
+
+    /// The best settings for a score, and how many settings each step played on how many seeds.
+    fn found(score: impl Fn(&str, usize) -> f64) -> (Found, Vec<(usize, usize)>) {
         let space = Space::new(catalog().default_policy(), &[]).unwrap();
         let scores = |settings: &[Setting], seeds: usize| {
             Ok(settings.iter().map(|setting| score(&space.text(setting), seeds)).collect())
