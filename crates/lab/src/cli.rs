@@ -376,7 +376,8 @@ pub struct RulesArgs {
 
 #[derive(Debug, Args)]
 pub struct SearchArgs {
-    /// Even seeds of mixes, such as 2..100, or workloads; the odd seeds behind them check the result
+    /// Even seeds of mixes, such as 2..100, or workloads; the odd seeds behind them check what is
+    /// found
     #[arg(value_name = "SEEDS|WORKLOAD", default_value = "2..100")]
     pub on: Vec<String>,
 
@@ -384,8 +385,8 @@ pub struct SearchArgs {
     #[arg(long, value_enum, value_name = "METRIC", default_value = "p99")]
     pub objective: Metric,
 
-    /// Keep a metric no worse than so many times the defaults', as often as you like: `p99.9<=1.05`,
-    /// `work>=0.99`
+    /// Keep a metric no worse than so many times the defaults', as often as you like:
+    /// `p99.9<=1.05`, `work>=0.99`
     #[arg(long, value_name = "METRIC<=X", value_parser = hold)]
     pub hold: Vec<Hold>,
 
@@ -398,7 +399,8 @@ pub struct SearchArgs {
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub cpus: Vec<u32>,
 
-    /// Settings of a round: all on a ninth of the seeds, the better third on a third, a ninth on all
+    /// Settings of a round: all on a ninth of the seeds, the better third on a third, a ninth on
+    /// all
     #[arg(long, value_name = "N", default_value_t = 54,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub settings: u32,
