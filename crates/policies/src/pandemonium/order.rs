@@ -129,8 +129,8 @@ pub fn choose(
     steps.into_iter().flatten().next()
 }
 
-/// How many decisions for urgent tasks a waiting Batch task allows before it is in deficit: during a
-/// long run one for each CPU.
+/// How many decisions for urgent tasks a waiting Batch task allows before it is in deficit: during
+/// a long run one for each CPU.
 pub fn budget(mode: Mode, limits: &Scaling) -> u32 {
     if mode.tight_deficit() { limits.cpus } else { limits.deficit_budget }
 }
