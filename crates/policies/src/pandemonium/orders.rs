@@ -35,7 +35,7 @@ impl StandingOrders for Pandemonium {
     /// What changes knobs or mode ends all orders.
     fn bounds(&self, now: Stamp) -> Bounds {
         let mode = self.mode(now);
-        let waits = |tier: &Tier| self.waiting_in(*tier) > 0;
+        let waits = |tier: &Tier| !self.queues[tier.index()].is_empty();
         let thresh = self.knobs.sojourn_thresh;
         let age = self.batch_waits().then(|| self.age(now, Group::Batch).unwrap_or_default());
         Bounds {
