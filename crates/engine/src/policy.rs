@@ -197,11 +197,6 @@ impl Mode {
         self.burst || self.longrun
     }
 
-    /// A Batch task gives way at once, whatever the threshold.
-    pub const fn preempt_at_once(self) -> bool {
-        self.burst
-    }
-
     /// One task at most waits in a CPU's own queue.
     pub const fn shallow_queues(self) -> bool {
         self.burst
@@ -214,11 +209,6 @@ impl Mode {
 
     /// Placement near the cache is WEAK, so that batch work spreads.
     pub const fn weak_affinity(self) -> bool {
-        self.longrun
-    }
-
-    /// The Batch slice is the regime's, whatever the sleeps say.
-    pub const fn base_batch_slice(self) -> bool {
         self.longrun
     }
 }

@@ -2,6 +2,7 @@
 
 //! The command line.
 
+use crate::search::metric::{Hold, Metric, hold};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::PolicyType;
@@ -53,6 +54,8 @@ pub enum Command {
     Mixes(MixesArgs),
     /// Switch each rule of a policy off (or on) over a set of mixes: what it is worth
     Rules(RulesArgs),
+    /// Look for knobs that are better than the defaults, and say what is sure of them
+    Search(SearchArgs),
     /// Write a crate with a policy of your own: policy, scheduler, lab, test
     New(NewArgs),
 }
@@ -365,6 +368,59 @@ pub struct RulesArgs {
     /// Change a setting of the policy in every run: `--set rule.orders=off`
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     pub set: Vec<String>,
+
+    /// How to print the result
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+#[derive(Debug, Args)]
+pub struct SearchArgs {
+    /// Even seeds of mixes, such as 2..100, or workloads; the odd seeds behind them check what is
+    /// found
+    #[arg(value_name = "SEEDS|WORKLOAD", default_value = "2..100")]
+    pub on: Vec<String>,
+
+    /// What to make better
+    #[arg(long, value_enum, value_name = "METRIC", default_value = "p99")]
+    pub objective: Metric,
+
+    /// Keep a metric no worse than so many times the defaults', as often as you like:
+    /// `p99.9<=1.05`, `work>=0.99`
+    #[arg(long, value_name = "METRIC<=X", value_parser = hold)]
+    pub hold: Vec<Hold>,
+
+    /// Knobs to change, with commas in between; all but the switches if not given
+    #[arg(long, value_name = "KNOB,KNOB", value_delimiter = ',')]
+    pub knobs: Vec<String>,
+
+    /// CPUs of the machine, 1 to 1024; each seed is played on each number
+    #[arg(short = 'n', long, value_name = "N,N", value_delimiter = ',', default_value = "1,2,4",
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cpus: Vec<u32>,
+
+    /// Settings of a round: all on a ninth of the seeds, the better third on a third, a ninth on
+    /// all
+    #[arg(long, value_name = "N", default_value_t = 54,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub settings: u32,
+
+    /// Rounds; from the second on, half of the settings are near the best ones so far
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub rounds: u32,
+
+    /// The seed of the settings that are drawn
+    #[arg(short, long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Keep what was played in a file, and go on from it: the result is the same
+    #[arg(long, value_name = "FILE")]
+    pub journal: Option<PathBuf>,
+
+    /// The policy
+    #[arg(short, long, value_name = "P", value_parser = policy)]
+    pub policy: Option<PolicyInfo>,
 
     /// How to print the result
     #[arg(long, value_enum, default_value = "text")]

@@ -25,6 +25,7 @@ mod cli;
 mod compare;
 mod explain;
 mod history;
+mod mean;
 mod metric;
 mod mixes;
 mod new;
@@ -36,6 +37,7 @@ mod replay;
 mod report;
 mod rules;
 mod run;
+mod search;
 mod shipped;
 mod simulated;
 mod swarm;
@@ -81,6 +83,7 @@ fn command(command: &Command) -> Result<ExitCode> {
         }
         Command::Mixes(args) => mixes::run(args),
         Command::Rules(args) => rules::run(args),
+        Command::Search(args) => search::run(args),
         Command::New(args) => new::run(args),
         Command::Workloads => {
             for (name, _) in shipped::ALL {

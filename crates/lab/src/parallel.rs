@@ -10,11 +10,15 @@ use std::thread;
 
 /// Plays all cases and returns what came of them, in their order.
 pub fn play_all(cases: &[Case]) -> Vec<Played> {
-    play_each(cases, |_, played| played)
+    play_each(cases, |_, _, played| played)
 }
 
-/// Plays all cases and returns what `keep` keeps of each, in their order.
-pub fn play_each<T: Send>(cases: &[Case], keep: impl Fn(&Case, Played) -> T + Sync) -> Vec<T> {
+/// Plays all cases and returns what `keep` keeps of each, in their order. It is told the number of
+/// the case.
+pub fn play_each<T: Send>(
+    cases: &[Case],
+    keep: impl Fn(usize, &Case, Played) -> T + Sync,
+) -> Vec<T> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(cases.len());
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(cases.len()));
@@ -23,7 +27,7 @@ pub fn play_each<T: Send>(cases: &[Case], keep: impl Fn(&Case, Played) -> T + Sy
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some((number, case)) = following(&next, cases) {
-                    let kept = keep(case, case.play(&mut ()));
+                    let kept = keep(number, case, case.play(&mut ()));
                     bar.inc(1);
                     let mut done = done.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     done.push((number, kept));

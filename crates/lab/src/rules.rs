@@ -4,6 +4,7 @@
 //! moves what a person notices.
 
 use crate::cli::{RulesArgs, What, catalog};
+use crate::mean::{Mean, USUAL};
 use crate::mixes::{self, Mix};
 use crate::parallel::play_each;
 use crate::play::{Case, Played};
@@ -38,7 +39,7 @@ pub fn run(args: &RulesArgs) -> Result<ExitCode> {
             cases.push(Case::new(&what, policy, SEEDS[0])?);
         }
     }
-    let runs = play_each(&cases, Ran::of);
+    let runs = play_each(&cases, |_, case, played| Ran::of(case, played));
     let mixes: Vec<&[Ran]> = runs.chunks(switches.len() + SEEDS.len()).collect();
     let title = format!("{}: each rule turned over on {} mixes", policy.name, mixes.len());
     let mut table = Table::new(title, &COLUMNS);
@@ -142,21 +143,21 @@ impl Worth {
         let count = |is: &dyn Fn(&[Ran]) -> bool| mixes.iter().filter(|runs| is(runs)).count();
         let p99 = lines.iter().flat_map(|line| line.p99.iter().map(ratio)).collect();
         let by_mix = lines.iter().filter_map(|line| {
-            Mean::of(&line.p99.iter().map(|pair| ratio(pair).ln()).collect::<Vec<_>>())
+            Mean::of(&line.p99.iter().map(|pair| ratio(pair).ln()).collect::<Vec<_>>(), USUAL)
         });
         let by_mix: Vec<f64> = by_mix.map(|mean| mean.of).collect();
         let work: Vec<f64> = lines.iter().filter_map(|line| Some(line.work?.ln())).collect();
         let fair = |side: usize| lines.iter().filter_map(move |line| Some(line.fairness?[side]));
-        let fair = [0, 1].map(|side| Mean::of(&fair(side).collect::<Vec<_>>()));
+        let fair = [0, 1].map(|side| Mean::of(&fair(side).collect::<Vec<_>>(), USUAL));
         let shares: Vec<f64> = lines.iter().filter_map(|line| line.weights).collect();
         let missed = |side: usize| lines.iter().map(|line| line.missed[side]).sum();
         Ok(Worth {
             acts: count(&|runs| runs[0].trail != runs[number].trail) as u64,
             p99: Sample::new(p99),
-            means: [by_mix, work].map(|logs| Mean::of(&logs).unwrap_or_default()),
+            means: [by_mix, work].map(|logs| Mean::of(&logs, USUAL).unwrap_or_default()),
             missed: [missed(0), missed(1)],
             fair,
-            shares: Mean::of(&shares),
+            shares: Mean::of(&shares, USUAL),
             complaints: count(&|runs| !runs[number].is_good) as u64,
         })
     }
@@ -186,39 +187,14 @@ impl Worth {
     }
 }
 
-fn ratio(pair: &Pair) -> f64 {
+/// The judged scheduler's time by the other's, where shorter ones are all the same to a person.
+pub fn ratio(pair: &Pair) -> f64 {
     pair.us.max(NOTICED_US) / pair.base_us.max(NOTICED_US)
-}
-
-/// A mean, and how far it may be off: the true one is within the spread in 95 of 100 cases.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mean {
-    of: f64,
-    spread: f64,
-}
-
-impl Mean {
-    /// Of these values; `None` if there are none.
-    fn of(values: &[f64]) -> Option<Mean> {
-        let count = values.len() as f64;
-        let of = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|value| (value - of).powi(2)).sum();
-        let spread = 1.96 * (squares / (count - 1.0).max(1.0) / count).sqrt();
-        (!values.is_empty()).then_some(Mean { of, spread })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_mean_has_a_spread_that_shrinks_with_the_number_of_values() {
-        let mean = |times: usize| Mean::of(&[1.0, 3.0].repeat(times)).unwrap();
-        assert!((mean(1).of - 2.0).abs() < 1e-9 && (mean(1).spread - 1.96).abs() < 1e-9);
-        assert!((mean(200).of - 2.0).abs() < 1e-9 && mean(200).spread < 0.1);
-        assert!(Mean::of(&[]).is_none());
-    }
 
     #[test]
     fn all_switches_are_turned_over_or_those_that_are_named() {

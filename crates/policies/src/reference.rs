@@ -11,7 +11,7 @@ use pandemonium_engine::placement::{PlaceRules, usual_place};
 use pandemonium_engine::registry::{Bounds, Counter};
 use pandemonium_engine::runqueue::Runqueue;
 use pandemonium_engine::table::{Entered, TaskTable};
-use pandemonium_engine::task::{Arrival, Dispatch, Pid, Reason, Tier};
+use pandemonium_engine::task::{Arrival, Dispatch, Pid, Tier};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_engine::treatment::{Assignment, Treatment};
 use pandemonium_engine::{
@@ -42,13 +42,18 @@ impl ReferenceKnobs {
 }
 
 /// How a [`Reference`] policy orders tasks.
-pub trait Ordering {
+pub trait Ordering: Default + Send + 'static {
+    /// What the policy is called.
+    const NAME: &'static str;
+    /// What it does, in one line.
+    const ABOUT: &'static str;
+
     /// The key of a task that arrives, given the key it had before.
     fn key(&mut self, before: Vtime, arrival: &Arrival, knobs: &ReferenceKnobs) -> Vtime;
     /// The task with this key was dispatched.
-    fn dispatched(&mut self, key: Vtime);
+    fn dispatched(&mut self, _key: Vtime) {}
     /// The port refused the dispatch that was just made.
-    fn refused(&mut self);
+    fn refused(&mut self) {}
     /// Where a task starts that was never seen before.
     fn start(&self) -> Vtime;
 }
@@ -66,7 +71,13 @@ pub struct Reference<O> {
     knobs: ReferenceKnobs,
 }
 
-impl<O: Ordering + Default> Reference<O> {
+impl<O: Ordering> Default for Reference<O> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<O: Ordering> Reference<O> {
     /// An empty queue.
     pub fn new() -> Self {
         Reference {
@@ -78,13 +89,7 @@ impl<O: Ordering + Default> Reference<O> {
     }
 }
 
-impl<O: Ordering + Default> Default for Reference<O> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<O: Ordering + Send> Policy for Reference<O> {
+impl<O: Ordering> Policy for Reference<O> {
     fn arrive(&mut self, now: Stamp, arrival: Arrival, _view: &MachineView) {
         let (slot, before) = match self.table.enter(now, arrival) {
             Entered::Replaced(_) => return,
@@ -101,30 +106,17 @@ impl<O: Ordering + Send> Policy for Reference<O> {
         self.order.dispatched(key);
         let request = self.table.leave(slot);
         let (placement, preempt) = usual_place(&request, view, self.knobs.place_rules());
-        Some(Dispatch {
-            pid: request.pid,
-            ticket: request.ticket,
-            placement,
-            slice: self.knobs.slice,
-            vtime: key,
-            tier: Tier::default(),
-            preempt,
-            reason: Reason::Order,
-            order: None,
-        })
+        let plain = request.dispatch(view, Tier::default(), self.knobs.slice, key);
+        Some(Dispatch { placement, preempt, ..plain })
     }
 
     fn refused(&mut self, dispatch: Dispatch) {
         self.order.refused();
-        if let Some(slot) = self.table.come_back(dispatch.pid) {
-            self.queue.put_back(slot, dispatch.vtime);
-        }
+        self.table.put_back(&dispatch, &mut self.queue);
     }
 
     fn exit(&mut self, pid: Pid) {
-        if let Some(slot) = self.table.forget(pid) {
-            self.queue.remove(slot);
-        }
+        self.table.remove(pid, &mut self.queue);
     }
 
     fn waiting(&self) -> &dyn Waiting {
@@ -140,36 +132,18 @@ impl<O: Ordering + Send> Policy for Reference<O> {
     }
 }
 
-impl PolicyType for Fifo {
-    const NAME: &'static str = "fifo";
-    const ABOUT: &'static str = "First come, first served";
+impl<O: Ordering> PolicyType for Reference<O> {
+    const NAME: &'static str = O::NAME;
+    const ABOUT: &'static str = O::ABOUT;
     const KNOBS: &'static Table = &TABLE;
 
     fn new(_setup: &Setup) -> Self {
-        Fifo::new()
+        Reference::new()
     }
 
     fn bounds(_cpus: u32, values: &Values) -> Bounds {
-        bounds(values)
+        Bounds { wait: None, slice: ReferenceKnobs::of(values).slice.scale(5, 4) }
     }
-}
-
-impl PolicyType for Vruntime {
-    const NAME: &'static str = "vruntime";
-    const ABOUT: &'static str = "Plain weighted fair order";
-    const KNOBS: &'static Table = &TABLE;
-
-    fn new(_setup: &Setup) -> Self {
-        Vruntime::new()
-    }
-
-    fn bounds(_cpus: u32, values: &Values) -> Bounds {
-        bounds(values)
-    }
-}
-
-fn bounds(values: &Values) -> Bounds {
-    Bounds { wait: None, slice: ReferenceKnobs::of(values).slice.scale(5, 4) }
 }
 
 /// Every arrival goes behind the one before.
@@ -184,14 +158,13 @@ impl Default for ByArrival {
 }
 
 impl Ordering for ByArrival {
+    const NAME: &'static str = "fifo";
+    const ABOUT: &'static str = "First come, first served";
+
     fn key(&mut self, _before: Vtime, _arrival: &Arrival, _knobs: &ReferenceKnobs) -> Vtime {
         self.last = self.last.after(Span::from_nanos(1));
         self.last
     }
-
-    fn dispatched(&mut self, _key: Vtime) {}
-
-    fn refused(&mut self) {}
 
     fn start(&self) -> Vtime {
         self.last
@@ -213,6 +186,9 @@ impl Default for ByVruntime {
 }
 
 impl Ordering for ByVruntime {
+    const NAME: &'static str = "vruntime";
+    const ABOUT: &'static str = "Plain weighted fair order";
+
     /// A sleeper gets at most one slice of credit, else it would own the CPU for as long as it
     /// had slept. A task owes at most [`DEBT_SLICES`], else a light one that ran on an idle
     /// machine would starve when the machine gets busy.

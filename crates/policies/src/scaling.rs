@@ -31,13 +31,9 @@ pub struct Scaling {
     pub overflow_rescue: Span,
     /// Most urgent dispatches in a row while Batch work waits: `N * min(4, 2 + N / 2)`, at least 2.
     pub deficit_budget: u32,
-    /// The same during a long run: `N`, one per CPU.
-    pub deficit_budget_longrun: u32,
     /// Tasks that may wait in one CPU's own queue: 1 below 4 CPUs, else 2. With few CPUs a second
     /// task would be bound to a large share of the machine.
     pub private_depth: u32,
-    /// The same during a burst: 1, so that its tasks spread over all CPUs.
-    pub private_depth_burst: u32,
     /// Lowest threshold of the CoDel rescue: `1 ms * N`, within 2 to 6 ms.
     pub sojourn_floor: Span,
     /// Highest threshold of the CoDel rescue: twice the floor.
@@ -68,9 +64,7 @@ impl Scaling {
             starvation: starvation(n),
             overflow_rescue: Span::from_millis((2 * n).clamp(4, 10)),
             deficit_budget: (cpus * (2 + cpus / 2).min(4)).max(2),
-            deficit_budget_longrun: cpus,
             private_depth: if cpus < 4 { 1 } else { 2 },
-            private_depth_burst: 1,
             sojourn_floor,
             sojourn_ceiling: sojourn_floor.scale(2, 1),
             burst_wakeups: 2 * cpus,
@@ -183,8 +177,6 @@ mod tests {
             assert!(limits.sojourn_floor <= limits.overflow_rescue, "{n} CPUs");
             assert!(limits.overflow_rescue < limits.starvation, "{n} CPUs");
             assert!((2 * n..=4 * n).contains(&limits.deficit_budget), "{n} CPUs");
-            assert_eq!(limits.deficit_budget_longrun, n);
-            assert!(limits.private_depth_burst <= limits.private_depth, "{n} CPUs");
             assert_eq!(limits.burst_wakeups, 2 * n);
             assert_eq!(limits.vtime_ceiling.is_some(), n >= VTIME_CEILING_CPUS);
         }

@@ -145,6 +145,35 @@ fn a_rule_that_is_turned_over_shows_what_it_moves() {
     assert!(moved(1) != 1.0 && moved(2) == 1.0, "{} {}", moved(1), moved(2));
 }
 
+/// Under plain fair order a shorter slice lets a wakee run earlier, at the cost of more switches.
+#[test]
+fn a_search_finds_a_better_slice_and_ends_the_same_after_an_interruption() {
+    let path = std::env::temp_dir().join(format!("pandemonium-search-{}", std::process::id()));
+    let journal = path.to_str().expect("a path");
+    let plain = ["search", "wake", "-n", "1", "-p", "vruntime", "--knobs", "slice_us"];
+    let short = ["--settings", "9", "--rounds", "1", "--hold", "work>=0.9"];
+    let whole = printed(&[&plain[..], &short].concat());
+    assert!(
+        whole.contains("\nbetter than the defaults in p99, beyond chance: slice_us="),
+        "{whole}"
+    );
+    let kept = [&plain[..], &short, &["--journal", journal]].concat();
+    assert_eq!(printed(&kept), whole);
+    let written = std::fs::read(&path).expect("a journal");
+    std::fs::write(&path, &written[..written.len() / 2]).expect("a shorter one");
+    assert_eq!(printed(&kept), whole, "as after an interruption");
+    let sorted = |text: &[u8]| {
+        let text = String::from_utf8(text.to_vec()).expect("text");
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&std::fs::read(&path).expect("a journal")), sorted(&written));
+    let other = lab(&["search", "wake", "--journal", journal]);
+    assert_eq!(other.status.code(), Some(2), "the journal of another policy");
+    std::fs::remove_file(path).expect("a file");
+}
+
 #[test]
 fn a_swarm_says_how_to_repeat_a_failure_and_that_repeats_it() {
     let output = lab(&["swarm", "20", "--policy", "dropping"]);

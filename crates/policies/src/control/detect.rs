@@ -186,24 +186,16 @@ impl Longrun {
 /// All detectors of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detectors {
-    burst: Burst,
-    longrun: Longrun,
+    /// It processes every message.
+    pub burst: Burst,
+    /// It processes whether Batch tasks wait.
+    pub longrun: Longrun,
 }
 
 impl Detectors {
     /// With a limit of `wakeups` in one window of [`WAKE_WINDOW`].
     pub fn new(wakeups: u32) -> Detectors {
         Detectors { burst: Burst::new(wakeups), longrun: Longrun::default() }
-    }
-
-    /// Processes one message.
-    pub fn on_enqueue(&mut self, now: Stamp, cause: Cause, rules: &Rules) {
-        self.burst.on_enqueue(now, cause, rules);
-    }
-
-    /// Processes whether Batch tasks wait. Call it whenever this may have changed.
-    pub fn on_batch(&mut self, now: Stamp, waiting: bool) {
-        self.longrun.observe(now, waiting);
     }
 
     /// The present mode. A detector that is switched off reports nothing.

@@ -11,7 +11,7 @@
 //!                                                          knobs set by a user stay as set
 //! ```
 //!
-//! [`Controller::step`] is a function of state, time and a sample. It reads no clock and no file,
+//! [`Controller`]'s step is a function of state, time and a sample. It reads no clock and no file,
 //! so any thread or test can run it. [`detect`] is the part of the loop that a policy calls for
 //! each message, because a burst is over within a second.
 //!
@@ -25,8 +25,8 @@ pub mod tune;
 use crate::knobs::{Affinity, Knobs};
 use crate::scaling::Scaling;
 use alloc::boxed::Box;
-use alloc::string::ToString;
-use core::fmt;
+use alloc::format;
+use alloc::string::String;
 use pandemonium_engine::adapting::{Adapting, Report};
 pub use pandemonium_engine::adapting::{INTERVAL, Sample, idle_per_mille};
 use pandemonium_engine::histogram::Latencies;
@@ -91,26 +91,9 @@ impl Controller {
         controller
     }
 
-    /// CPUs went online or offline. The limits follow the new number, and the loop starts over.
-    pub fn on_hotplug(&mut self, cpus: u32) {
-        self.limits = Scaling::new(cpus);
-        self.start_over();
-        self.knobs = self.compose();
-    }
-
-    /// The limits for the present number of CPUs.
-    pub const fn limits(&self) -> &Scaling {
-        &self.limits
-    }
-
     /// The knobs in force. Before the first step they are those of MIXED.
     pub const fn knobs(&self) -> &Knobs {
         &self.knobs
-    }
-
-    /// The keys that the user has set.
-    pub const fn pinned(&self) -> KeySet {
-        self.layers.chosen()
     }
 
     /// The present regime.
@@ -118,77 +101,9 @@ impl Controller {
         self.regime.regime()
     }
 
-    /// The number of quiet intervals in a row, up to [`tune::STABLE`].
-    pub const fn stability(&self) -> u32 {
-        self.stability
-    }
-
-    /// Whether the slice is shorter than the regime's, because latency was bad.
-    pub fn tightened(&self) -> bool {
-        self.reflex.tightened(&self.profile())
-    }
-
-    /// How often the loop has tightened the slice.
-    pub const fn tighten_events(&self) -> u64 {
-        self.reflex.events
-    }
-
-    /// Whether the last interval is worth a line of telemetry.
-    pub fn worth_a_line(&self) -> bool {
-        worth_a_line(self.stability, self.ticks.iter().sum())
-    }
-
-    /// The line to print at the end.
-    pub fn line(&self) -> KnobsLine {
-        KnobsLine {
-            regime: self.regime(),
-            knobs: self.knobs,
-            tightened: self.tightened(),
-            tighten_events: self.tighten_events(),
-            ticks: self.ticks,
-        }
-    }
-
-    /// Sets knobs for the user, from lines `KEY=VALUE`. They apply at once, and the loop does not
-    /// change them until they are released. On an error nothing changes.
-    pub fn pin(&mut self, text: &str) -> Result<Amended, FileError> {
-        let amended = self.layers.set(text)?;
-        self.follow_layers();
-        Ok(amended)
-    }
-
-    /// Resets knobs of the user to the values of the profile, or else of the start; these the loop
-    /// may change again. Returns an error and changes nothing if a value that remains set
-    /// contradicts them.
-    pub fn release(&mut self, keys: KeySet) -> Result<Knobs, KnobError> {
-        self.layers.release(keys)?;
-        self.follow_layers();
-        Ok(self.knobs)
-    }
-
-    /// Replaces the profile. Its knobs apply at once, except for those that the user has set, and
-    /// the loop does not change them. On an error nothing changes.
-    pub fn replace_profile(&mut self, text: &str) -> Result<(), FileError> {
-        self.layers.replace_profile(text)?;
-        self.follow_layers();
-        Ok(())
-    }
-
     fn follow_layers(&mut self) {
         self.wanted = Knobs::of(&self.layers.values());
         self.knobs = self.compose();
-    }
-
-    /// Processes the sample of one interval. Returns the knobs if they changed.
-    pub fn step(&mut self, now: Stamp, sample: &Sample) -> Option<Knobs> {
-        let before = self.knobs;
-        if self.wanted.rules.adaptive {
-            self.adapt(now, sample);
-        } else {
-            self.start_over();
-        }
-        self.knobs = self.compose();
-        (self.knobs != before).then_some(self.knobs)
     }
 
     fn adapt(&mut self, now: Stamp, sample: &Sample) {
@@ -253,11 +168,35 @@ impl Controller {
             ..self.wanted
         };
         keep_pinned(&mut knobs, &self.wanted, self.layers.held());
-        if !self.pinned().holds("slice_us") {
+        if !self.layers.chosen().holds("slice_us") {
             // A profile's slice is no longer than the longest slice that the user wants.
             knobs.slice = knobs.slice.min(knobs.batch_slice).max(shortest);
         }
         knobs
+    }
+
+    /// The controller's part of the line that is printed at the end: `[KNOBS] regime=MIXED
+    /// slice_ns=1000000 ... ticks=L:0/M:42/H:3`. Without the loop the regime is `FIXED`, and the
+    /// fields that only the loop changes are omitted.
+    fn last_words(&self) -> String {
+        let knobs = &self.knobs;
+        let regime = if knobs.rules.adaptive { self.regime().name() } else { "FIXED" };
+        let mut line = format!(
+            "[KNOBS] regime={regime} slice_ns={} batch_ns={} preempt_ns={} demotion_ns={} lag={}",
+            knobs.slice.as_nanos(),
+            knobs.batch_slice.as_nanos(),
+            knobs.preempt_thresh.as_nanos(),
+            knobs.cpu_bound_thresh.as_nanos(),
+            knobs.sleeper_credit_scale,
+        );
+        if knobs.rules.adaptive {
+            let (tightened, events) = (self.reflex.tightened(&self.profile()), self.reflex.events);
+            let [light, mixed, heavy] = self.ticks;
+            line += &format!(
+                " tightened={tightened} tighten_events={events} ticks=L:{light}/M:{mixed}/H:{heavy}"
+            );
+        }
+        line
     }
 }
 
@@ -285,79 +224,54 @@ impl Adapting for Controller {
     }
 
     fn pin(&mut self, text: &str) -> Result<Amended, FileError> {
-        Controller::pin(self, text)
+        let amended = self.layers.set(text)?;
+        self.follow_layers();
+        Ok(amended)
     }
 
     fn release(&mut self, keys: KeySet) -> Result<(), KnobError> {
-        Controller::release(self, keys).map(drop)
+        self.layers.release(keys)?;
+        self.follow_layers();
+        Ok(())
     }
 
     fn replace_profile(&mut self, text: &str) -> Result<(), FileError> {
-        Controller::replace_profile(self, text)
+        self.layers.replace_profile(text)?;
+        self.follow_layers();
+        Ok(())
     }
 
     fn step(&mut self, now: Stamp, sample: &Sample) -> bool {
-        Controller::step(self, now, sample).is_some()
+        let before = self.knobs;
+        if self.wanted.rules.adaptive {
+            self.adapt(now, sample);
+        } else {
+            self.start_over();
+        }
+        self.knobs = self.compose();
+        self.knobs != before
     }
 
+    /// The limits follow the new number, and the loop starts over.
     fn on_hotplug(&mut self, cpus: u32) {
-        Controller::on_hotplug(self, cpus);
+        self.limits = Scaling::new(cpus);
+        self.start_over();
+        self.knobs = self.compose();
     }
 
     fn report(&self) -> Report {
         Report {
             regime: if self.wanted.rules.adaptive { self.regime().name() } else { "" },
             stability: self.stability,
-            tightened: self.tightened(),
-            tighten_events: self.tighten_events(),
+            tightened: self.reflex.tightened(&self.profile()),
+            tighten_events: self.reflex.events,
             wait_limit: self.limits.starvation,
-            worth_a_line: self.worth_a_line(),
-            last_words: self.line().to_string(),
+            worth_a_line: worth_a_line(self.stability, self.ticks.iter().sum()),
+            last_words: self.last_words(),
         }
     }
 
     fn boxed(&self) -> Box<dyn Adapting> {
         Box::new(self.clone())
-    }
-}
-
-/// The controller's part of the line that is printed at the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KnobsLine {
-    regime: Regime,
-    knobs: Knobs,
-    tightened: bool,
-    tighten_events: u64,
-    ticks: [u64; 3],
-}
-
-impl fmt::Display for KnobsLine {
-    /// `[KNOBS] regime=MIXED slice_ns=1000000 ... ticks=L:0/M:42/H:3`. Without the loop the regime
-    /// is `FIXED`, and the fields that only the loop changes are omitted.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let knobs = &self.knobs;
-        if knobs.rules.adaptive {
-            write!(f, "[KNOBS] regime={}", self.regime)?;
-        } else {
-            f.write_str("[KNOBS] regime=FIXED")?;
-        }
-        write!(
-            f,
-            " slice_ns={} batch_ns={} preempt_ns={} demotion_ns={} lag={}",
-            knobs.slice.as_nanos(),
-            knobs.batch_slice.as_nanos(),
-            knobs.preempt_thresh.as_nanos(),
-            knobs.cpu_bound_thresh.as_nanos(),
-            knobs.sleeper_credit_scale,
-        )?;
-        if !knobs.rules.adaptive {
-            return Ok(());
-        }
-        let [light, mixed, heavy] = self.ticks;
-        write!(
-            f,
-            " tightened={} tighten_events={} ticks=L:{light}/M:{mixed}/H:{heavy}",
-            self.tightened, self.tighten_events,
-        )
     }
 }

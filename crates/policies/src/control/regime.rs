@@ -4,7 +4,6 @@
 
 use crate::knobs::Affinity;
 use crate::scaling::Scaling;
-use core::fmt;
 use pandemonium_engine::time::Span;
 
 /// How loaded the machine is, by the share of time in which its CPUs are idle.
@@ -52,15 +51,7 @@ impl Regime {
             Regime::Heavy => Span::from_millis(10),
         }
     }
-}
 
-impl fmt::Display for Regime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl Regime {
     /// The regime in one word.
     pub const fn name(self) -> &'static str {
         match self {
@@ -133,32 +124,19 @@ impl Profile {
     /// The numbers of the README ("Regime Profiles"); `cpu_bound` is from the source of PANDEMONIUM
     /// 5.4.13.
     pub const fn of(regime: Regime) -> Profile {
-        let batch = Span::from_millis(20);
-        match regime {
-            Regime::Light => Profile {
-                slice: Span::from_millis(2),
-                preempt: Span::from_millis(1),
-                sleeper_credit: 6,
-                batch,
-                cpu_bound: Span::from_micros(3_500),
-                affinity: Affinity::Weak,
-            },
-            Regime::Mixed => Profile {
-                slice: Span::from_millis(1),
-                preempt: Span::from_millis(1),
-                sleeper_credit: 4,
-                batch,
-                cpu_bound: Span::from_micros(2_500),
-                affinity: Affinity::Strong,
-            },
-            Regime::Heavy => Profile {
-                slice: Span::from_millis(4),
-                preempt: Span::from_millis(2),
-                sleeper_credit: 2,
-                batch,
-                cpu_bound: Span::from_micros(2_000),
-                affinity: Affinity::Weak,
-            },
+        // Times in microseconds, in the order of the fields.
+        let (slice, preempt, sleeper_credit, cpu_bound, affinity) = match regime {
+            Regime::Light => (2_000, 1_000, 6, 3_500, Affinity::Weak),
+            Regime::Mixed => (1_000, 1_000, 4, 2_500, Affinity::Strong),
+            Regime::Heavy => (4_000, 2_000, 2, 2_000, Affinity::Weak),
+        };
+        Profile {
+            slice: Span::from_micros(slice),
+            preempt: Span::from_micros(preempt),
+            sleeper_credit,
+            batch: Span::from_millis(20),
+            cpu_bound: Span::from_micros(cpu_bound),
+            affinity,
         }
     }
 
@@ -166,13 +144,10 @@ impl Profile {
     pub fn scaled(regime: Regime, limits: &Scaling) -> Profile {
         let full = Profile::of(regime);
         let mixed = regime == Regime::Mixed;
+        let preempt_cap = if mixed { limits.preempt_cap_mixed } else { limits.preempt_cap };
         Profile {
             slice: full.slice.min(limits.slice_cap),
-            preempt: full.preempt.min(if mixed {
-                limits.preempt_cap_mixed
-            } else {
-                limits.preempt_cap
-            }),
+            preempt: full.preempt.min(preempt_cap),
             batch: if mixed { full.batch.min(limits.batch_cap_mixed) } else { full.batch },
             ..full
         }

@@ -7,6 +7,7 @@
 //! average of a task of 100 Hz that slows to 1 Hz drops as quickly as any other. After a long sleep
 //! an average makes additional steps, one for each unit of time without a wakeup.
 
+use super::forks::Forks;
 use pandemonium_engine::procdb::{Observation, Prediction, Rate};
 use pandemonium_engine::task::{Arrival, Cause, Tier};
 use pandemonium_engine::time::{ShortSpan, Span, Stamp};
@@ -34,9 +35,6 @@ const OBSERVED_MIN: u64 = 3;
 pub const AGE_MATURE: u8 = 8;
 /// The count of wakeups stops here.
 const AGE_MAX: u8 = 16;
-/// Longest part of a run that counts as one fork. Chosen: the fork of a large process takes so
-/// long.
-const FORK_COST: Span = Span::from_millis(1);
 /// A frame at 60 Hz. An average run longer than this is that of a hog.
 pub const FRAME: Span = Span::from_micros(16_667);
 /// The most that one run counts: a longer one is a hog's run too, and says no more.
@@ -54,13 +52,6 @@ const WHOLE: u64 = u16::MAX as u64;
 /// The CPU time of a wakeup besides the task's run: a round of the scheduler process and the
 /// switches to it. Measured: 24 us on a virtual machine of 1 GIPS (docs/fast-path.md).
 const ROUND: Span = Span::from_micros(20);
-/// A task that forks is a fork loop from the first share of a CPU until the second. Chosen: twelve
-/// forks every 100 ms, or eight every 48 ms, take up to a quarter of a CPU. A fork loop takes half
-/// of a CPU or more, and a fifth while it is Batch beside hogs.
-const FORK_LOOP: (u64, u64) = (WHOLE * 3 / 8, WHOLE / 6);
-/// A task forks until so many wakeups after its last fork. Chosen: more than a loop has between two
-/// forks, fewer than a game has in a few frames.
-const FORKS_FOR: u8 = 8;
 /// The highest [`Behaviour::score`].
 pub const SCORE_MAX: u32 = 255;
 
@@ -84,10 +75,8 @@ pub struct Behaviour {
     csw_rate: u32,
     /// Observed wakeups, up to [`AGE_MAX`].
     age: u8,
-    /// Forks since the last wakeup, up to 255.
-    forks: u8,
-    /// Wakeups for which it still counts as a task that forks, up to [`FORKS_FOR`].
-    forks_for: u8,
+    /// Its forks.
+    pub forks: Forks,
     /// Whether the last sleep was as long as the run before it, or of [`SLEEP_LONG`].
     rested: bool,
     /// The share of a CPU that it uses, including the cost of its wakeups, of [`WHOLE`].
@@ -107,8 +96,7 @@ impl Default for Behaviour {
             wake_freq: (WAKE_FREQ_NEW as u16) << FRACTION,
             csw_rate: 0,
             age: 0,
-            forks: 0,
-            forks_for: 0,
+            forks: Forks::default(),
             rested: false,
             cpu_share: 0,
         }
@@ -194,7 +182,7 @@ impl Behaviour {
     pub fn begin(&mut self, now: Stamp, arrival: &Arrival) {
         self.woken = now;
         self.awake = ShortSpan::default();
-        self.forks = 0;
+        self.forks.begin();
         if let Some(facts) = &arrival.facts {
             self.cpu_time = facts.cpu_time;
             self.wakeups = facts.wakeups as u32;
@@ -223,7 +211,7 @@ impl Behaviour {
         let kept = u64::from(self.cpu_share) * (WHOLE - share(seen.length)) / WHOLE;
         let spent = seen.ran + ROUND.scale(seen.wakeups, 1);
         self.cpu_share = (kept + share(spent.min(seen.length))).min(WHOLE) as u16;
-        self.forks_for = if self.forks > 0 { FORKS_FOR } else { self.forks_for.saturating_sub(1) };
+        self.forks.note_wakeup();
     }
 
     /// Moves the averages of rates and of the run. A hog's average restarts at the first short run:
@@ -242,7 +230,7 @@ impl Behaviour {
             self.wake_freq = self.rate(self.wake_freq.into(), wakes) as u16;
             self.csw_rate = self.rate(self.csw_rate, switches);
         }
-        let run = without_forks(seen.run(), self.forks()).min(RUN_COUNTS_MAX);
+        let run = self.forks.left_of(seen.run()).min(RUN_COUNTS_MAX);
         let off = Span::from_nanos(run.as_nanos().abs_diff(self.run().as_nanos()));
         let contradicts = self.run() > FRAME && run <= RUN_SHORT;
         if self.age == AGE_KNOWN || contradicts {
@@ -284,23 +272,6 @@ impl Behaviour {
         self.awake.get()
     }
 
-    /// The task has forked.
-    pub fn note_fork(&mut self) {
-        self.forks = self.forks.saturating_add(1);
-    }
-
-    /// Forks since the last wakeup, up to 255.
-    pub fn forks(&self) -> u64 {
-        self.forks.into()
-    }
-
-    /// Whether the task is a fork loop: it forks, and takes a large part of a CPU. `before` is the
-    /// previous result. It becomes one above 3/8 of a CPU and stays one down to 1/6.
-    pub fn is_fork_loop(&self, before: bool) -> bool {
-        let least = if before { FORK_LOOP.1 } else { FORK_LOOP.0 };
-        self.forks_for > 0 && u64::from(self.cpu_share) > least
-    }
-
     /// Whether the last sleep was as long as the run before it, or of 128 ms.
     pub fn has_rested(&self) -> bool {
         self.rested
@@ -340,13 +311,13 @@ impl Behaviour {
         self.age >= AGE_MATURE
     }
 
-    /// The observation for the process database.
+    /// The observation for the process database, without a name.
     pub fn observation(&self, tier: Tier) -> Observation {
         let rate =
             |fixed: u32| Rate::from_millihertz(((u64::from(fixed) * 10_000) >> FRACTION) as u32);
         Observation {
             tier,
-            run: self.run(),
+            run: self.expected_run(),
             run_dev: self.run_dev(),
             wake_freq: rate(self.wake_freq.into()),
             csw_rate: rate(self.csw_rate),
@@ -362,13 +333,6 @@ fn slept(now: Stamp, arrival: &Arrival) -> Span {
         None if arrival.stopped == Stamp::default() => Span::ZERO,
         None => now.since(arrival.stopped),
     }
-}
-
-/// The CPU time of a run without its forks, which is spent for the children: a shell is not a hog
-/// because it starts commands. Each fork counts as [`FORK_COST`]. If forks are quicker than
-/// that, the run and each fork count as equal parts, so that the run is never zero.
-fn without_forks(run: Span, forks: u64) -> Span {
-    (run - FORK_COST.scale(forks, 1)).max(run.scale(1, forks + 1))
 }
 
 #[cfg(test)]
@@ -559,30 +523,29 @@ mod tests {
     fn the_time_of_forks_is_not_part_of_the_run() {
         let mut seen = task_at(10, 500, 20);
         for _ in 0..60 {
-            (0..12).for_each(|_| seen.note_fork());
+            (0..12).for_each(|_| seen.forks.note());
             seen = continues(seen, 10, 20_000, 1);
         }
         let run = seen.run().as_micros();
         assert!((7_900..=8_000).contains(&run), "20 ms without twelve forks of 1 ms: {run} us");
-        let quick = without_forks(Span::from_micros(400), 1);
-        assert_eq!(quick, Span::from_micros(200), "half of a run with one quick fork");
     }
 
     #[test]
     fn a_share_of_a_cpu_makes_a_fork_loop_of_a_task_that_forks() {
         let mut seen = task_at(100, 500, 20);
         for _ in 0..200 {
-            seen.note_fork();
+            seen.forks.note();
             seen = continues(seen, 100, 4_000, 1);
         }
         let percent = |seen: &Behaviour| u64::from(seen.cpu_share) * 100 / WHOLE;
         assert!((38..=41).contains(&percent(&seen)), "{}", percent(&seen));
-        assert!(seen.is_fork_loop(false), "4 ms of 10");
-        let computes = continues(seen, 100, 4_000, u64::from(FORKS_FOR));
-        assert!(!computes.is_fork_loop(true), "as much, without forks");
+        let is_loop = |seen: &Behaviour, before| seen.forks.is_loop(before, seen.takes());
+        assert!(is_loop(&seen, false), "4 ms of 10");
+        let computes = continues(seen, 100, 4_000, 8);
+        assert!(!is_loop(&computes, true), "as much, without forks");
         let pause = continues(seen, 10, 4_000, 1);
         assert!((22..=28).contains(&percent(&pause)), "{}", percent(&pause));
-        assert!(pause.is_fork_loop(true) && !pause.is_fork_loop(false));
+        assert!(is_loop(&pause, true) && !is_loop(&pause, false));
         assert_eq!(percent(&continues(seen, 1, 4_000, 1)), 1, "longer than the window");
     }
 

@@ -135,7 +135,7 @@ const RULES: [Rule; 12] = [
     // A fork takes long, and its child starts as Interactive, so the parent is no more urgent.
     Rule {
         says: "it has forked since it woke up",
-        demands: |it, _| match it.knobs.rules.classifier && it.seen.forks() > 0 {
+        demands: |it, _| match it.knobs.rules.classifier && it.seen.forks.count() > 0 {
             true => TierDemand::AtMost(Tier::Interactive),
             false => TierDemand::None,
         },
@@ -197,7 +197,7 @@ impl Classification {
             Cause::New => {}
             Cause::Wakeup => {
                 self.cpu_bound = false;
-                self.fork_loop = seen.is_fork_loop(self.fork_loop);
+                self.fork_loop = seen.forks.is_loop(self.fork_loop, seen.takes());
                 if seen.is_known() {
                     self.score = by_score(seen.score(), knobs);
                 }
@@ -243,7 +243,7 @@ fn usual_limit(seen: &Behaviour, knobs: &Knobs) -> Span {
         true => knobs.cpu_bound_thresh,
         false => knobs.cpu_bound_thresh.scale(4, 1),
     };
-    limit + knobs.cpu_bound_thresh.scale(seen.forks(), 1)
+    limit + knobs.cpu_bound_thresh.scale(seen.forks.count(), 1)
 }
 
 /// Whether it is a workqueue thread, or another kernel thread that is not nice. Decided by facts,
@@ -389,7 +389,7 @@ mod tests {
         let mut task = TestTask::of("make");
         task.settle(500, 100_000);
         for forks in 1..=8 {
-            task.seen.note_fork();
+            task.seen.forks.note();
             let tier = task.message(Cause::Requeue, 1_000, forks * 2_000);
             assert_eq!(tier, Tier::Interactive, "{forks}");
         }
@@ -407,7 +407,7 @@ mod tests {
     fn a_fork_loop_is_batch_until_it_forks_much_less() {
         let mut task = TestTask::of("loop");
         let mut fork = |period_us| {
-            task.seen.note_fork();
+            task.seen.forks.note();
             task.cycle(700, period_us)
         };
         let tiers: Vec<Tier> = (0..400).map(|_| fork(1_100)).collect();
@@ -429,7 +429,7 @@ mod tests {
         let mut task = TestTask::of("server");
         assert_eq!(task.settle(300, 5_000), Tier::LatCritical);
         assert_eq!(task.message(Cause::Requeue, 300, 300), Tier::LatCritical);
-        task.seen.note_fork();
+        task.seen.forks.note();
         assert_eq!(task.message(Cause::Requeue, 300, 600), Tier::Interactive);
         assert_eq!(task.settle(300, 5_000), Tier::LatCritical, "after it has slept");
     }

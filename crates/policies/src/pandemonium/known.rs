@@ -9,12 +9,8 @@ use super::slices::Need;
 use crate::knobs::Knobs;
 use pandemonium_engine::procdb::{Minute, Prediction};
 use pandemonium_engine::table::TaskTable;
-use pandemonium_engine::task::{Arrival, Cause, Comm, Tier, Weight};
+use pandemonium_engine::task::{Arrival, Comm, Tier, Weight};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
-
-/// A new task that has used less CPU time than this was just forked. Chosen: the kernel charges the
-/// child for its own part of a fork, which takes tens of microseconds.
-const JUST_FORKED: Span = Span::from_micros(100);
 
 /// A task. Together with the request that the table keeps, it fills two cache lines.
 #[derive(Clone, Copy, Default)]
@@ -52,11 +48,6 @@ pub enum NamePrediction {
 const _: () = assert!(TaskTable::<Task>::RECORD_SIZE == 128, "one byte more costs another line");
 
 impl Task {
-    /// An unknown task with this virtual time.
-    pub fn at(vruntime: Vtime) -> Task {
-        Task { vruntime, ..Task::default() }
-    }
-
     /// The task has a new name, so everything learned under the old one is dropped. The behaviour
     /// restarts from the name's prediction, or without one from what the fast path has
     /// observed of its last run and sleep. Returns whether it has.
@@ -122,16 +113,6 @@ impl Task {
             _ => seen.expected_run().max(knobs.slice),
         };
         let effective_weight = self.effective_weight.into();
-        Need { tier, run, forks: seen.forks(), effective_weight }
+        Need { tier, run, forks: seen.forks.count(), effective_weight }
     }
-}
-
-/// Whether the task is new and has not run yet. A task that was running when the scheduler was
-/// loaded is new to the scheduler too, but it has used CPU time.
-pub fn has_just_forked(arrival: &Arrival) -> bool {
-    let has_not_run = match &arrival.facts {
-        Some(facts) => facts.cpu_time < JUST_FORKED,
-        None => arrival.stopped == Stamp::default(),
-    };
-    arrival.cause == Cause::New && has_not_run
 }

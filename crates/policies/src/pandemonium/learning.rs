@@ -56,7 +56,6 @@ impl Pandemonium {
         task.learned = Some(self.minute);
         let mut observed = task.behaviour.observation(task.classification.behaves);
         observed.comm = task.comm;
-        observed.run = task.behaviour.expected_run();
         if let NamePrediction::Tier(tier) = task.name_prediction {
             observed.predicted = Some(tier);
             task.name_prediction = NamePrediction::Nothing;

@@ -16,6 +16,7 @@ mod behaviour;
 pub mod classify;
 mod explain;
 mod fair;
+mod forks;
 mod known;
 mod learning;
 mod order;
@@ -26,11 +27,12 @@ mod slices;
 
 use self::assigned::Assigned;
 use self::batch_starvation::BatchStarvation;
-use self::classify::{Classification, Classifier};
+use self::classify::Classifier;
 use self::fair::{Clock, KeyInput, charge, effective_weight};
-use self::known::{NamePrediction, Task, has_just_forked};
+use self::forks::has_just_forked;
+use self::known::{NamePrediction, Task};
 pub use self::order::LIGHT_WAIT;
-use self::order::{Choice, Situation, Turns, choose};
+use self::order::{Choice, Group, Situation, Turns, choose};
 use self::placement::{PlacementContext, Placer};
 use self::slices::slice;
 use crate::control::detect::Detectors;
@@ -40,7 +42,7 @@ use pandemonium_engine::Mode;
 use pandemonium_engine::knobs::Values;
 use pandemonium_engine::procdb::{CAPACITY, Minute, ProcDb};
 use pandemonium_engine::runqueue::{Runqueue, Slot};
-use pandemonium_engine::table::{Class, Entered, TaskTable};
+use pandemonium_engine::table::{Entered, TaskTable};
 use pandemonium_engine::task::{
     Arrival, Cause, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT, Weight,
 };
@@ -50,12 +52,6 @@ use pandemonium_engine::{
     Explaining, KernelRules, Learning, MachineView, Policy, StandingOrders, Waiting,
 };
 use pandemonium_engine::{Setup, TASKS_MAX};
-
-/// Classes of waiting tasks whose ages are compared: above Batch, Batch, and Batch below the
-/// default weight, which is meant to wait longer.
-const URGENT: Class = Class::new(0);
-const BATCH: Class = Class::new(1);
-const LIGHT: Class = Class::new(2);
 
 /// The policy.
 pub struct Pandemonium {
@@ -124,30 +120,7 @@ impl Pandemonium {
 
     /// An unknown task. It starts at the clock, with neither credit nor debt.
     fn newcomer(&self) -> Task {
-        Task::at(self.clock.now())
-    }
-
-    /// Starts a forked task. It has its parent's name, which predicts nothing about it, so only a
-    /// listed name counts. A fork loop's child is part of the loop.
-    fn begin_forked(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) {
-        let fork_loop = self.note_parent(arrival);
-        let name = self.classifier.look_up(&arrival.comm);
-        let task = self.table.data_mut(slot);
-        task.comm = arrival.comm;
-        task.name_prediction = NamePrediction::Inherited;
-        task.classification = Classification { fork_loop, ..Classification::of(name) };
-        task.behaviour.begin(now, arrival);
-    }
-
-    /// Notes the fork with the parent, which is the waker of a task that has never run. Returns
-    /// whether the parent is a fork loop.
-    fn note_parent(&mut self, arrival: &Arrival) -> bool {
-        let parent = arrival.facts.and_then(|facts| self.table.find(facts.waker?));
-        parent.is_some_and(|parent| {
-            let task = self.table.data_mut(parent);
-            task.behaviour.note_fork();
-            task.classification.fork_loop
-        })
+        Task { vruntime: self.clock.now(), ..Task::default() }
     }
 
     /// Whether to apply the task's name: it is new, or inherited and the task has now slept or used
@@ -227,8 +200,8 @@ impl Pandemonium {
         ran
     }
 
-    /// Puts the task into the queue of its tier. Returns the class in which its age counts.
-    fn enqueue(&mut self, now: Stamp, slot: Slot) -> Class {
+    /// Puts the task into the queue of its tier. Returns the group in which its age counts.
+    fn enqueue(&mut self, now: Stamp, slot: Slot) -> Group {
         let task = self.table.data_mut(slot);
         let tier = task.classification.tier;
         let key_input = KeyInput {
@@ -242,18 +215,18 @@ impl Pandemonium {
         let place = self.clock.place(&key_input, &self.limits, &self.knobs);
         task.vruntime = place.vruntime;
         self.waiting_weight[tier.index()] += u64::from(task.effective_weight);
-        let class = match tier {
-            Tier::Batch if task.weight.get() < u64::from(WEIGHT_DEFAULT) => LIGHT,
-            Tier::Batch => BATCH,
-            _ => URGENT,
-        };
+        let group = Group::of(tier, task.weight);
         self.queues[tier.index()].insert(slot, place.key);
-        self.detectors.on_batch(now, self.batch_waits());
-        class
+        self.detectors.longrun.observe(now, self.batch_waits());
+        group
+    }
+
+    fn waiting_in(&self, tier: Tier) -> usize {
+        self.queues[tier.index()].len()
     }
 
     fn batch_waits(&self) -> bool {
-        !self.queues[Tier::Batch.index()].is_empty()
+        self.waiting_in(Tier::Batch) > 0
     }
 
     /// Takes the task out of its queue. Returns its key there.
@@ -264,33 +237,26 @@ impl Pandemonium {
         self.queues[queue].remove(slot).expect("a waiting task is in the queue of its tier")
     }
 
-    /// How long a Batch task waits for its fair turn: the Batch slice, scaled by the weight of all
-    /// Batch tasks over its own, spread over the CPUs; at most [`LIGHT_WAIT`].
-    fn batch_turn(&self, slot: Slot) -> Span {
+    /// How long a waiting task's turn takes to come: a task that waits for longer is neglected, and
+    /// every rescue follows from the time beyond. A task above Batch waits for a slice of each task
+    /// above Batch, spread over the CPUs. A Batch task waits besides for the Batch slice, scaled by
+    /// the weight of all Batch tasks over its own, spread over the CPUs; at most [`LIGHT_WAIT`].
+    fn turn(&self, slot: Slot, group: Group) -> Span {
         let cpus = u64::from(self.limits.cpus);
+        let urgent = self.waiting_in(Tier::LatCritical) + self.waiting_in(Tier::Interactive);
+        let urgent_turn = self.knobs.slice.scale(urgent as u64, cpus);
+        if group == Group::Urgent {
+            return urgent_turn;
+        }
         let contenders = self.waiting_weight[Tier::Batch.index()] + cpus * self.batch_weight;
         let weight = u64::from(self.table.data(slot).effective_weight.max(1));
-        self.knobs.batch_slice.scale(contenders, weight * cpus).min(LIGHT_WAIT)
+        urgent_turn + self.knobs.batch_slice.scale(contenders, weight * cpus).min(LIGHT_WAIT)
     }
 
-    /// Which classes wait, and for how much longer than their fair turn.
-    fn situation(&self, now: Stamp) -> Situation {
-        let waiting = |tier: Tier| self.queues[tier.index()].len();
-        let urgent = waiting(Tier::LatCritical) + waiting(Tier::Interactive);
-        let urgent_turn = self.knobs.slice.scale(urgent as u64, u64::from(self.limits.cpus));
-        let age = |class, turn: &dyn Fn(Slot) -> Span| {
-            let oldest = self.table.oldest_of(class)?;
-            Some(self.table.waited(oldest, now) - turn(oldest))
-        };
-        let batch_turn = |slot| urgent_turn + self.batch_turn(slot);
-        Situation {
-            lat_critical: waiting(Tier::LatCritical) > 0,
-            interactive: waiting(Tier::Interactive) > 0,
-            batch: self.batch_waits(),
-            urgent_age: age(URGENT, &|_| urgent_turn),
-            batch_age: age(BATCH, &batch_turn),
-            light_age: age(LIGHT, &batch_turn),
-        }
+    /// For how long beyond its turn the longest waiting task of a group waits.
+    fn age(&self, now: Stamp, group: Group) -> Option<Span> {
+        let oldest = self.table.oldest_of(group.class())?;
+        Some(self.table.waited(oldest, now) - self.turn(oldest, group))
     }
 
     /// Picks the next task and the reason. Changes nothing.
@@ -299,7 +265,10 @@ impl Pandemonium {
         if self.knobs.rules.fifo_mode && context.view.running < context.view.cpus {
             return Some((oldest, Reason::Fifo));
         }
-        let situation = self.situation(context.now);
+        let situation = Situation {
+            waits: Tier::ALL.map(|tier| self.waiting_in(tier) > 0),
+            ages: Group::ALL.map(|group| self.age(context.now, group)),
+        };
         let (choice, reason) =
             choose(&situation, &self.turns, context.mode, &self.limits, &self.knobs)?;
         let slot = match choice {
@@ -310,9 +279,7 @@ impl Pandemonium {
                 let last_cpu = |slot| self.table.request(slot).map(|request| request.cpu);
                 self.placer.nearest(&self.queues[tier.index()], context, last_cpu)
             }
-            Choice::OldestUrgent => self.table.oldest_of(URGENT),
-            Choice::OldestBatch => self.table.oldest_of(BATCH),
-            Choice::OldestLight => self.table.oldest_of(LIGHT),
+            Choice::Oldest(group) => self.table.oldest_of(group.class()),
         };
         slot.map(|slot| (slot, reason))
     }
@@ -349,31 +316,32 @@ impl Pandemonium {
 impl Policy for Pandemonium {
     fn arrive(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
         let (arrival, treatment) = self.assigned.treat(arrival);
-        self.detectors.on_enqueue(now, arrival.cause, &self.knobs.rules);
-        self.detectors.on_batch(now, self.batch_waits());
-        let (slot, since) = match self.table.enter(now, arrival) {
+        self.detectors.burst.on_enqueue(now, arrival.cause, &self.knobs.rules);
+        self.detectors.longrun.observe(now, self.batch_waits());
+        let entered = self.table.enter(now, arrival);
+        let (slot, since) = match entered {
+            // The pid was reused while its last owner waited: the new task inherits that age.
             Entered::Replaced(slot) if arrival.cause == Cause::New => {
-                // The pid was reused while its last owner waited: the new task inherits that age.
                 self.dequeue(slot);
-                *self.table.data_mut(slot) = self.newcomer();
-                self.learn(slot, now, (&arrival, treatment), Span::ZERO, view.running);
-                self.enqueue(now, slot);
-                return;
+                (slot, None)
             }
             Entered::Replaced(_) => return,
-            Entered::New(slot) => {
-                *self.table.data_mut(slot) = self.newcomer();
-                (slot, Span::ZERO)
-            }
-            Entered::Known(slot, since) => (slot, since),
+            Entered::New(slot) => (slot, None),
+            Entered::Known(slot, since) => (slot, Some(since)),
         };
+        if since.is_none() {
+            *self.table.data_mut(slot) = self.newcomer();
+        }
+        let since = since.unwrap_or_default();
         self.learn(slot, now, (&arrival, treatment), since, view.running);
-        let class = self.enqueue(now, slot);
-        self.table.classify(slot, class);
+        let group = self.enqueue(now, slot);
+        if !matches!(entered, Entered::Replaced(_)) {
+            self.table.classify(slot, group.class());
+        }
     }
 
     fn next(&mut self, now: Stamp, view: &MachineView) -> Option<Dispatch> {
-        self.detectors.on_batch(now, self.batch_waits());
+        self.detectors.longrun.observe(now, self.batch_waits());
         self.note_passed(view.passed);
         let (limits, knobs) = (self.limits, self.knobs);
         let mode = self.mode(now);
@@ -398,7 +366,7 @@ impl Policy for Pandemonium {
     /// the process. No Batch task waits behind more than two slices that were decided before it.
     /// Tasks of other weights are decided one at a time, by virtual time.
     fn sends_along(&self, sent: &Dispatch) -> bool {
-        let waiting = self.queues[Tier::Batch.index()].len();
+        let waiting = self.waiting_in(Tier::Batch);
         let ordinary = effective_weight(Weight::default(), Tier::Batch);
         let all_ordinary = self.waiting_weight[Tier::Batch.index()] == waiting as u64 * ordinary;
         let few = waiting <= 2 * self.limits.cpus as usize;
@@ -407,8 +375,7 @@ impl Policy for Pandemonium {
 
     /// Dispatches all urgent tasks in one round, so that none waits for the round trip of another.
     fn wants_more(&self) -> bool {
-        let waits = |tier: Tier| !self.queues[tier.index()].is_empty();
-        waits(Tier::LatCritical) || waits(Tier::Interactive)
+        self.waiting_in(Tier::LatCritical) + self.waiting_in(Tier::Interactive) > 0
     }
 
     fn refused(&mut self, dispatch: Dispatch) {

@@ -23,31 +23,54 @@
 //!
 //! [`Placer::nearest`]: super::placement::Placer::nearest
 
-use crate::knobs::{Knobs, Rules};
+use crate::knobs::Knobs;
 use crate::scaling::Scaling;
 use pandemonium_engine::Mode;
-use pandemonium_engine::task::{Reason, Tier};
+use pandemonium_engine::table::Class;
+use pandemonium_engine::task::{Reason, Tier, Weight};
 use pandemonium_engine::time::Span;
 
 /// A low-weight task is rescued only after it has waited this long beyond its turn, so that rescues
 /// do not give it more than the share of its weight. Far below the kernel's watchdog of 5 s.
 pub const LIGHT_WAIT: Span = Span::from_millis(1_000);
 
-/// Which tiers wait, and for how long beyond the turn. An age is `None` if no such task waits.
+/// Waiting tasks whose ages are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Above Batch.
+    Urgent,
+    /// Batch tasks of at least ordinary weight.
+    Batch,
+    /// Batch tasks below ordinary weight, which are meant to wait longer.
+    Light,
+}
+
+impl Group {
+    pub const ALL: [Group; 3] = [Group::Urgent, Group::Batch, Group::Light];
+
+    /// The group of a task.
+    pub fn of(tier: Tier, weight: Weight) -> Group {
+        match tier {
+            Tier::Batch if weight < Weight::default() => Group::Light,
+            Tier::Batch => Group::Batch,
+            _ => Group::Urgent,
+        }
+    }
+
+    /// Its number in the table of tasks.
+    pub const fn class(self) -> Class {
+        Class::new(self as u8)
+    }
+}
+
+/// Which tasks wait, and for how long beyond their turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Situation {
-    /// Whether a LatCritical task waits.
-    pub lat_critical: bool,
-    /// Whether an Interactive task waits.
-    pub interactive: bool,
-    /// Whether a Batch task waits, low-weight tasks included.
-    pub batch: bool,
-    /// Age of the longest waiting task above Batch.
-    pub urgent_age: Option<Span>,
-    /// Age of the longest waiting Batch task of at least ordinary weight.
-    pub batch_age: Option<Span>,
-    /// Age of the longest waiting Batch task below ordinary weight.
-    pub light_age: Option<Span>,
+    /// Whether a task waits, by [`Tier::index`].
+    pub waits: [bool; 3],
+    /// How long the longest waiting task waits beyond its turn, in the order of [`Group::ALL`];
+    /// `None` if there is no such task.
+    pub ages: [Option<Span>; 3],
 }
 
 /// The earlier decisions that the next one depends on.
@@ -66,12 +89,8 @@ pub struct Turns {
 pub enum Choice {
     /// The first task of a tier's queue.
     First(Tier),
-    /// The longest waiting task above Batch.
-    OldestUrgent,
-    /// The longest waiting Batch task of at least ordinary weight.
-    OldestBatch,
-    /// The longest waiting Batch task below ordinary weight.
-    OldestLight,
+    /// The longest waiting task of a group.
+    Oldest(Group),
 }
 
 /// Selects the task to dispatch next; `None` if no task waits.
@@ -83,56 +102,37 @@ pub fn choose(
     knobs: &Knobs,
 ) -> Option<(Choice, Reason)> {
     let rules = &knobs.rules;
-    let beyond = |age: Option<Span>, limit: Span| age.is_some_and(|age| age > limit);
-    let starving = beyond(waiting.batch_age, knobs.sojourn_thresh);
-    let deficit_due = rules.deficit && starving && turns.deficit >= budget(mode, limits);
-    let rescue = |age, limit| !turns.rescued && beyond(age, limit);
-
-    // 1. Overflow rescue.
-    if rules.overflow_rescue && !deficit_due && rescue(waiting.urgent_age, limits.overflow_rescue) {
-        return Some((Choice::OldestUrgent, Reason::OverflowRescue));
-    }
-    if rules.overflow_rescue && rescue(waiting.batch_age, limits.overflow_rescue) {
-        return Some((Choice::OldestBatch, Reason::OverflowRescue));
-    }
-    // 2. Deficit.
-    if deficit_due {
-        return Some((Choice::First(Tier::Batch), Reason::Deficit));
-    }
-    // 3. Starvation rescue.
-    if let Some(choice) = starved(waiting, limits, rules).filter(|_| !turns.rescued) {
-        return Some((choice, Reason::StarvationRescue));
-    }
-    // 4. Urgent tiers.
-    if waiting.lat_critical {
-        return Some((Choice::First(Tier::LatCritical), Reason::Order));
-    }
-    if waiting.interactive {
-        return Some((Choice::First(Tier::Interactive), Reason::Order));
-    }
-    // 5. CoDel rescue.
-    if rules.codel_rescue && starving && !turns.rescued {
-        return Some((Choice::OldestBatch, Reason::CodelRescue));
-    }
-    // 6. Batch.
-    waiting.batch.then_some((Choice::First(Tier::Batch), Reason::Order))
+    let (overflow, hard, soft) = (limits.overflow_rescue, limits.starvation, knobs.sojourn_thresh);
+    let is_beyond =
+        |group: Group, limit: Span| waiting.ages[group as usize].is_some_and(|age| age > limit);
+    let is_due =
+        rules.deficit && is_beyond(Group::Batch, soft) && turns.deficit >= budget(mode, limits);
+    let first = |tier: Tier, reason| Some((Choice::First(tier), reason));
+    let order = |tier: Tier| first(tier, Reason::Order).filter(|_| waiting.waits[tier.index()]);
+    let rescue = |reason, applies: bool, group, limit| {
+        let applies = applies && !turns.rescued && is_beyond(group, limit);
+        applies.then_some((Choice::Oldest(group), reason))
+    };
+    let starved =
+        |group, limit| rescue(Reason::StarvationRescue, rules.starvation_rescue, group, limit);
+    let steps = [
+        rescue(Reason::OverflowRescue, rules.overflow_rescue && !is_due, Group::Urgent, overflow),
+        rescue(Reason::OverflowRescue, rules.overflow_rescue, Group::Batch, overflow),
+        first(Tier::Batch, Reason::Deficit).filter(|_| is_due),
+        starved(Group::Batch, hard),
+        starved(Group::Light, hard.max(LIGHT_WAIT)),
+        order(Tier::LatCritical),
+        order(Tier::Interactive),
+        rescue(Reason::CodelRescue, rules.codel_rescue, Group::Batch, soft),
+        order(Tier::Batch),
+    ];
+    steps.into_iter().flatten().next()
 }
 
-/// The task to rescue because it has waited beyond the hard limit.
-fn starved(waiting: &Situation, limits: &Scaling, rules: &Rules) -> Option<Choice> {
-    let beyond = |age: Option<Span>, limit: Span| age.is_some_and(|age| age > limit);
-    if !rules.starvation_rescue {
-        return None;
-    }
-    if beyond(waiting.batch_age, limits.starvation) {
-        return Some(Choice::OldestBatch);
-    }
-    beyond(waiting.light_age, limits.starvation.max(LIGHT_WAIT)).then_some(Choice::OldestLight)
-}
-
-/// How many decisions for urgent tasks a waiting Batch task allows before it is in deficit.
+/// How many decisions for urgent tasks a waiting Batch task allows before it is in deficit: during
+/// a long run one for each CPU.
 pub fn budget(mode: Mode, limits: &Scaling) -> u32 {
-    if mode.tight_deficit() { limits.deficit_budget_longrun } else { limits.deficit_budget }
+    if mode.tight_deficit() { limits.cpus } else { limits.deficit_budget }
 }
 
 impl Turns {
@@ -160,14 +160,9 @@ mod tests {
     }
 
     /// A task of every tier waits, none beyond its turn.
-    const ALL: Situation = Situation {
-        lat_critical: true,
-        interactive: true,
-        batch: true,
-        urgent_age: ms(0),
-        batch_age: ms(0),
-        light_age: None,
-    };
+    const ALL: Situation = Situation { waits: [true; 3], ages: [ms(0), ms(0), None] };
+
+    const BATCH_ALONE: [bool; 3] = [true, false, false];
 
     fn decide(
         waiting: Situation,
@@ -191,19 +186,19 @@ mod tests {
     /// 16.
     #[test]
     fn rescues_come_before_deficit_and_deficit_before_urgent_tiers() {
-        let batch = |ms| Situation { batch_age: Some(Span::from_millis(ms)), ..ALL };
-        let urgent = |ms| Situation { urgent_age: Some(Span::from_millis(ms)), ..ALL };
-        let old = Situation { urgent_age: ms(9), batch_age: ms(9), ..ALL };
+        let batch = |age| Situation { ages: [ms(0), ms(age), None], ..ALL };
+        let urgent = |age| Situation { ages: [ms(age), ms(0), None], ..ALL };
+        let old = Situation { ages: [ms(9), ms(9), None], ..ALL };
         let (first, order) = (Choice::First, Reason::Order);
         for (waiting, turns, expected) in [
             (ALL, FRESH, (first(Tier::LatCritical), order)),
             (urgent(8), FRESH, (first(Tier::LatCritical), order)),
-            (urgent(9), FRESH, (Choice::OldestUrgent, Reason::OverflowRescue)),
+            (urgent(9), FRESH, (Choice::Oldest(Group::Urgent), Reason::OverflowRescue)),
             (urgent(9), RESCUED, (first(Tier::LatCritical), order)),
-            (batch(9), FRESH, (Choice::OldestBatch, Reason::OverflowRescue)),
-            (old, FRESH, (Choice::OldestUrgent, Reason::OverflowRescue)),
+            (batch(9), FRESH, (Choice::Oldest(Group::Batch), Reason::OverflowRescue)),
+            (old, FRESH, (Choice::Oldest(Group::Urgent), Reason::OverflowRescue)),
             // Batch is in deficit, so the urgent task is not rescued and the old Batch task is.
-            (old, SPENT, (Choice::OldestBatch, Reason::OverflowRescue)),
+            (old, SPENT, (Choice::Oldest(Group::Batch), Reason::OverflowRescue)),
             (batch(6), SPENT, (first(Tier::Batch), Reason::Deficit)),
             (batch(5), SPENT, (first(Tier::LatCritical), order)),
             (batch(6), FRESH, (first(Tier::LatCritical), order)),
@@ -214,31 +209,26 @@ mod tests {
 
     #[test]
     fn batch_alone_is_ordered_by_key_and_beyond_the_threshold_by_age() {
-        let alone = |age| Situation {
-            batch: true,
-            batch_age: Some(Span::from_millis(age)),
-            ..Situation::default()
-        };
+        let alone = |age| Situation { waits: BATCH_ALONE, ages: [None, ms(age), None] };
         assert_eq!(plain(alone(5)), (Choice::First(Tier::Batch), Reason::Order));
-        assert_eq!(plain(alone(6)), (Choice::OldestBatch, Reason::CodelRescue));
+        assert_eq!(plain(alone(6)), (Choice::Oldest(Group::Batch), Reason::CodelRescue));
         let by_key = Some((Choice::First(Tier::Batch), Reason::Order));
         assert_eq!(decide(alone(6), RESCUED, |_| ()), by_key);
         assert_eq!(decide(Situation::default(), FRESH, |_| ()), None);
-        let low_weight = |age| Situation {
-            batch: true,
-            light_age: Some(Span::from_millis(age)),
-            ..Situation::default()
-        };
+        let low_weight = |age| Situation { waits: BATCH_ALONE, ages: [None, None, ms(age)] };
         assert_eq!(plain(low_weight(999)), (Choice::First(Tier::Batch), Reason::Order));
-        assert_eq!(plain(low_weight(1_001)), (Choice::OldestLight, Reason::StarvationRescue));
+        assert_eq!(
+            plain(low_weight(1_001)),
+            (Choice::Oldest(Group::Light), Reason::StarvationRescue)
+        );
     }
 
     #[test]
     fn each_step_can_be_switched_off() {
-        let old = Situation { urgent_age: ms(101), batch_age: ms(101), ..ALL };
+        let old = Situation { ages: [ms(101), ms(101), None], ..ALL };
         let first = |tier| Some((Choice::First(tier), Reason::Order));
         let no_overflow: fn(&mut Knobs) = |knobs| knobs.rules.overflow_rescue = false;
-        let starved = Some((Choice::OldestBatch, Reason::StarvationRescue));
+        let starved = Some((Choice::Oldest(Group::Batch), Reason::StarvationRescue));
         assert_eq!(decide(old, FRESH, no_overflow), starved);
         assert_eq!(
             decide(old, SPENT, no_overflow),
@@ -254,7 +244,7 @@ mod tests {
             (knobs.rules.overflow_rescue, knobs.rules.starvation_rescue) = (false, false);
         };
         assert_eq!(decide(old, FRESH, no_rescue), first(Tier::LatCritical));
-        let batch = Situation { batch: true, batch_age: ms(50), ..Situation::default() };
+        let batch = Situation { waits: BATCH_ALONE, ages: [None, ms(50), None] };
         assert_eq!(
             decide(batch, FRESH, |knobs| {
                 (knobs.rules.overflow_rescue, knobs.rules.codel_rescue) = (false, false);
@@ -282,7 +272,7 @@ mod tests {
     /// On four CPUs from 16 to 4.
     #[test]
     fn a_long_run_cuts_the_budget() {
-        let waiting = Situation { batch_age: ms(6), ..ALL };
+        let waiting = Situation { ages: [ms(0), ms(6), None], ..ALL };
         let turns = Turns { deficit: 4, rescued: false };
         let decided = |longrun| {
             let mode = Mode { burst: false, longrun };

@@ -4,7 +4,7 @@
 
 use super::Pandemonium;
 use super::fair::effective_weight;
-use super::order::budget;
+use super::order::{Group, budget};
 use pandemonium_engine::Policy;
 use pandemonium_engine::orders::{Bounds, Order, StandingOrders};
 use pandemonium_engine::task::{Dispatch, Tier, Weight};
@@ -40,7 +40,7 @@ impl StandingOrders for Pandemonium {
         // A wakee has not run since it slept.
         let key_offset = self.key_offset(decision.slice, decision.tier, true);
         match decision.tier {
-            _ if task.behaviour.forks() > 0 => None,
+            _ if task.behaviour.forks.count() > 0 => None,
             Tier::Batch if !is_ordinary => None,
             Tier::Batch => Some(Order::batch(key_offset)),
             Tier::Interactive | Tier::LatCritical => {
@@ -56,7 +56,7 @@ impl StandingOrders for Pandemonium {
         let tiers = [Tier::LatCritical, Tier::Interactive, Tier::Batch];
         let waiting = tiers.map(|tier| self.queues[tier.index()].len());
         let thresh = self.knobs.sojourn_thresh;
-        let age = self.batch_waits().then(|| self.situation(now).batch_age.unwrap_or_default());
+        let age = self.batch_waits().then(|| self.age(now, Group::Batch).unwrap_or_default());
         Bounds {
             epoch: self.tunings << 2 | u32::from(mode.burst) << 1 | u32::from(mode.longrun),
             waiting: crowding_tier(waiting, self.limits.cpus),

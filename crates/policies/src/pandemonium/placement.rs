@@ -188,10 +188,8 @@ impl Placer {
         if sent.at == context.now && sent.together > AHEAD_MAX {
             return false;
         }
-        let depth = match context.mode.shallow_queues() {
-            true => context.limits.private_depth_burst,
-            false => context.limits.private_depth,
-        };
+        // During a burst one task at most, so that its tasks spread over all CPUs.
+        let depth = if context.mode.shallow_queues() { 1 } else { context.limits.private_depth };
         self.waiting_at(cpu, context) < depth
     }
 
@@ -244,7 +242,8 @@ impl Placer {
         if !strong && !node {
             return Some(first);
         }
-        let last_key = key.after(patience(context.knobs));
+        // So far in virtual time a task may overtake the first one because it is near.
+        let last_key = key.after(context.knobs.slice);
         let rank = |slot: Slot| -> u8 {
             let Some(cpu) = last_cpu(slot) else { return 2 };
             match () {
@@ -257,11 +256,6 @@ impl Placer {
         let near = queue.front().take_while(|(_, key)| *key <= last_key);
         near.map(|(slot, _)| slot).min_by_key(|slot| rank(*slot))
     }
-}
-
-/// How far in virtual time a task may overtake the first one because it is near.
-fn patience(knobs: &Knobs) -> Span {
-    knobs.slice
 }
 
 #[cfg(test)]

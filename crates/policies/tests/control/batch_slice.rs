@@ -3,6 +3,7 @@
 //! The Batch slice, and the effects of a long run on the knobs.
 
 use crate::{CPUS, MS, Machine, US, idling, quiet, sleeping};
+use pandemonium_engine::adapting::Adapting;
 use pandemonium_policies::control::Sample;
 use pandemonium_policies::control::regime::Regime;
 use pandemonium_policies::control::tune::sleep_adjusted;
@@ -45,7 +46,7 @@ fn no_regime_exceeds_the_batch_slice_of_the_start() {
     for regime in Regime::ALL {
         machine.enter(Regime::Mixed);
         machine.enter(regime);
-        assert_eq!(machine.control.knobs().batch_slice, BATCH_SLICE, "{regime}");
+        assert_eq!(machine.control.knobs().batch_slice, BATCH_SLICE, "{regime:?}");
     }
     assert_eq!(machine.steps(1, sleeping(90)).batch_slice, MS(5));
 }
@@ -57,7 +58,7 @@ fn no_slice_exceeds_the_batch_slice_of_the_start_unless_the_user_sets_it() {
     for regime in Regime::ALL {
         machine.enter(regime);
         let knobs = machine.control.knobs();
-        assert_eq!((knobs.slice, knobs.batch_slice), (US(700), US(700)), "{regime}");
+        assert_eq!((knobs.slice, knobs.batch_slice), (US(700), US(700)), "{regime:?}");
     }
     machine.control.pin("slice_us=3000").unwrap();
     assert_eq!(machine.control.knobs().slice, MS(3));
@@ -77,7 +78,7 @@ fn a_long_run_weakens_affinity_in_every_regime() {
     for (regime, idle) in [(Regime::Light, 900), (Regime::Mixed, 290), (Regime::Heavy, 0)] {
         machine.enter(regime);
         let knobs = machine.steps(1, Sample { longrun: true, ..idling(idle) });
-        assert_eq!(knobs.affinity, Affinity::Weak, "{regime}");
+        assert_eq!(knobs.affinity, Affinity::Weak, "{regime:?}");
     }
 }
 

@@ -180,7 +180,7 @@ fn each_burst_detector_can_be_switched_off() {
     let now = Stamp::from_nanos(1_000_000_000);
     let burst = |rules: Rules| {
         let mut detectors = Detectors::new(2);
-        (0..3).for_each(|_| detectors.on_enqueue(now, Cause::Wakeup, &rules));
+        (0..3).for_each(|_| detectors.burst.on_enqueue(now, Cause::Wakeup, &rules));
         detectors.mode(now, &rules).burst
     };
     assert!(burst(Rules::default()));
@@ -188,6 +188,6 @@ fn each_burst_detector_can_be_switched_off() {
     assert!(!burst(Rules { burst_wakeups: false, ..Rules::default() }));
     let neither = Rules { burst_wakeups: false, burst_cusum: false, ..Rules::default() };
     let mut detectors = Detectors::new(2);
-    (0..3).for_each(|_| detectors.on_enqueue(now, Cause::Wakeup, &Rules::default()));
+    (0..3).for_each(|_| detectors.burst.on_enqueue(now, Cause::Wakeup, &Rules::default()));
     assert!(!detectors.mode(now, &neither).burst, "switched off during a burst");
 }

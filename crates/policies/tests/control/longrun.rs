@@ -36,32 +36,25 @@ fn a_long_run_restarts_if_the_clock_steps_back() {
 #[test]
 fn bursts_and_long_runs_have_the_readme_s_effects() {
     let effects = |mode: Mode| {
-        [
-            mode.short_slices(),
-            mode.preempt_at_once(),
-            mode.shallow_queues(),
-            mode.tight_deficit(),
-            mode.weak_affinity(),
-            mode.base_batch_slice(),
-        ]
+        [mode.short_slices(), mode.shallow_queues(), mode.tight_deficit(), mode.weak_affinity()]
     };
     let (burst, longrun) = (true, true);
-    assert_eq!(effects(Mode::default()), [false; 6]);
+    assert_eq!(effects(Mode::default()), [false; 4]);
     let only_burst = Mode { burst, longrun: false };
-    assert_eq!(effects(only_burst), [true, true, true, false, false, false]);
+    assert_eq!(effects(only_burst), [true, true, false, false]);
     let only_longrun = Mode { burst: false, longrun };
-    assert_eq!(effects(only_longrun), [true, false, false, true, true, true]);
-    assert_eq!(effects(Mode { burst, longrun }), [true; 6]);
+    assert_eq!(effects(only_longrun), [true, false, true, true]);
+    assert_eq!(effects(Mode { burst, longrun }), [true; 4]);
 }
 
 #[test]
 fn a_long_run_can_be_switched_off() {
     let mut detectors = Detectors::new(2);
-    detectors.on_batch(Stamp::default(), true);
+    detectors.longrun.observe(Stamp::default(), true);
     let late = Stamp::default() + MS(2_001);
     assert!(detectors.mode(late, &Rules::default()).longrun);
     let off = Rules { longrun: false, ..Rules::default() };
     assert!(!detectors.mode(late, &off).longrun);
-    detectors.on_batch(late, false);
+    detectors.longrun.observe(late, false);
     assert!(!detectors.mode(late, &Rules::default()).longrun);
 }

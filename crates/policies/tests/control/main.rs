@@ -17,6 +17,7 @@ mod stability;
 mod tighten;
 mod user_knobs;
 
+use pandemonium_engine::adapting::Adapting;
 use pandemonium_engine::histogram::{Latencies, Sleeps};
 use pandemonium_engine::knobs::KeySet;
 use pandemonium_engine::task::Tier;
@@ -54,7 +55,7 @@ impl Machine {
 
     fn step(&mut self, sample: Sample) -> Option<Knobs> {
         self.now = self.now + INTERVAL;
-        self.control.step(self.now, &sample)
+        self.control.step(self.now, &sample).then(|| *self.control.knobs())
     }
 
     fn steps(&mut self, times: usize, sample: Sample) -> Knobs {
@@ -77,7 +78,7 @@ impl Machine {
 
     /// The count of tightenings in the controller's line.
     fn tightenings(&self) -> String {
-        let line = self.control.line().to_string();
+        let line = self.control.report().last_words;
         line.split(' ').filter(|word| word.starts_with("tighten_events=")).collect()
     }
 }

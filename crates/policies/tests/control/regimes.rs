@@ -26,7 +26,7 @@ fn a_regime_begins_and_ends_at_different_idle_shares() {
         (Light, 0, Mixed),
         (Heavy, 1_000, Mixed),
     ] {
-        assert_eq!(from.called_for(idle), to, "{from} at {idle} per mille");
+        assert_eq!(from.called_for(idle), to, "{from:?} at {idle} per mille");
     }
 }
 
@@ -84,7 +84,7 @@ fn profiles_are_shorter_on_few_cpus() {
     ] {
         let found = Profile::scaled(regime, &Scaling::new(cpus));
         let expected = (US(slice), US(preempt), MS(batch));
-        assert_eq!((found.slice, found.preempt, found.batch), expected, "{regime}, {cpus} CPUs");
+        assert_eq!((found.slice, found.preempt, found.batch), expected, "{regime:?}, {cpus} CPUs");
     }
 }
 

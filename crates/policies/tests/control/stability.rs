@@ -3,6 +3,7 @@
 //! Stability, and what the loop reports.
 
 use crate::{CPUS, MS, Machine, US, bad, idling, quiet};
+use pandemonium_engine::adapting::Adapting;
 use pandemonium_engine::time::Span;
 use pandemonium_policies::control::Sample;
 use pandemonium_policies::control::regime::Regime;
@@ -13,10 +14,10 @@ fn stability_counts_quiet_intervals_up_to_ten() {
     let mut machine = Machine::new(CPUS);
     for score in 1..=STABLE {
         machine.step(quiet());
-        assert_eq!(machine.control.stability(), score);
+        assert_eq!(machine.control.report().stability, score);
     }
     machine.steps(5, quiet());
-    assert_eq!(machine.control.stability(), 10);
+    assert_eq!(machine.control.report().stability, 10);
     assert_eq!(stability(u32::MAX, false, Span::ZERO, MS(5)), 10);
 }
 
@@ -26,7 +27,7 @@ fn an_event_resets_stability() {
         let mut machine = Machine::new(CPUS);
         machine.steps(10, quiet());
         samples.iter().for_each(|&sample| _ = machine.step(sample));
-        machine.control.stability()
+        machine.control.report().stability
     };
     assert_eq!(after(&[idling(0)]), 10);
     assert_eq!(after(&[idling(0), idling(0)]), 0);
@@ -49,9 +50,9 @@ fn a_stable_machine_is_reported_every_other_second() {
     assert!(worth_a_line(10, 8) && !worth_a_line(10, 7));
     let mut machine = Machine::new(CPUS);
     machine.steps(10, quiet());
-    assert!(machine.control.worth_a_line());
+    assert!(machine.control.report().worth_a_line);
     machine.step(quiet());
-    assert!(!machine.control.worth_a_line());
+    assert!(!machine.control.report().worth_a_line);
 }
 
 #[test]
@@ -61,13 +62,13 @@ fn the_last_line_reports_what_the_loop_did() {
     machine.enter(Regime::Mixed);
     machine.steps(2, bad());
     assert_eq!(
-        machine.control.line().to_string(),
+        machine.control.report().last_words,
         "[KNOBS] regime=MIXED slice_ns=750000 batch_ns=20000000 preempt_ns=750000 \
          demotion_ns=2500000 lag=4 tightened=true tighten_events=1 ticks=L:4/M:6/H:0"
     );
     machine.control.pin("rule.adaptive=off").unwrap();
     assert_eq!(
-        machine.control.line().to_string(),
+        machine.control.report().last_words,
         "[KNOBS] regime=FIXED slice_ns=1000000 batch_ns=20000000 preempt_ns=1000000 \
          demotion_ns=2500000 lag=4"
     );

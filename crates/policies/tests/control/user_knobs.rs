@@ -3,6 +3,7 @@
 //! Knobs that the user sets, and the loop beside them.
 
 use crate::{CPUS, MS, Machine, US, bad, idling, quiet, sleeping};
+use pandemonium_engine::adapting::Adapting;
 use pandemonium_engine::time::Span;
 use pandemonium_policies::control::regime::Regime;
 use pandemonium_policies::control::{Controller, Sample};
@@ -43,7 +44,8 @@ fn the_loop_changes_released_knobs_again() {
     machine.enter(Regime::Heavy);
     machine.control.pin("slice_us=300\nbatch_slice_us=2000\nrule.lag=off").unwrap();
     let keys = Knobs::none().with("slice_us").with("batch_slice_us").with("rule.lag");
-    let knobs = machine.control.release(keys).unwrap();
+    machine.control.release(keys).unwrap();
+    let knobs = machine.control.knobs();
     assert_eq!((knobs.slice, knobs.batch_slice, knobs.rules.sleeper_credit), (MS(4), MS(20), true));
     assert_eq!(machine.control.pinned(), Knobs::none());
 }
