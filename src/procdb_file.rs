@@ -128,7 +128,7 @@ pub fn save(path: &Path, when: Minute, profiles: &[Profile]) -> Result<Saved> {
 /// again at its next save.
 pub fn forget(path: &Path, when: Minute, what: Forget) -> Result<usize> {
     let is_meant = |profile: &Profile| match what {
-        Forget::Name(comm) => profile.comm == comm,
+        Forget::Name(comm) => profile.program.comm == comm,
         Forget::All => true,
     };
     if !parent(path).exists() {
@@ -376,7 +376,7 @@ pub mod tests {
     }
 
     fn observed(profiles: &[Profile]) -> Vec<(String, u32)> {
-        profiles.iter().map(|p| (p.comm.to_string(), p.observations)).collect()
+        profiles.iter().map(|p| (p.program.comm.to_string(), p.observations)).collect()
     }
 
     fn pairs(pairs: &[(&str, u32)]) -> Vec<(String, u32)> {

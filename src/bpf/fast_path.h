@@ -156,7 +156,8 @@ struct fp_task {
 	/* Nonzero if its last waker was trusted to hand over its CPU. */
 	u8 handed_off;
 	u16 unused0;
-	u32 unused1;
+	/* Its real user, as of its first record or its last exec. */
+	u32 user;
 };
 
 /* How user space classifies a task. Written by user space, read by the fast path. */

@@ -177,6 +177,15 @@ static void reset_behaviour(struct fp_task *t)
 }
 
 /*
+ * The real user, in the numbers of the first user namespace. The effective one would be root's for
+ * each setuid program, whose name the caller chooses by a link.
+ */
+static u32 user_of(struct task_struct *p)
+{
+	return p->real_cred->uid.val;
+}
+
+/*
  * Begins to write the task's record, and empties it if another task used it last. Two tasks that
  * share a record can be on two CPUs at once. The second writer then drops its update and counts
  * that; the policy does without it.
@@ -201,6 +210,7 @@ static struct fp_task *open_record(struct task_struct *p)
 		t->waker = 0;
 		t->kicked_cpu = -1;
 		t->last_cpu = -1;
+		t->user = user_of(p);
 		reset_behaviour(t);
 	}
 	return t;
