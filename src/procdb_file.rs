@@ -476,7 +476,7 @@ pub mod tests {
             (b"", "it ends before its header does"),
             (&good[..50], "its 50 bytes do not fit the 1 entries it promises"),
             (&flipped, "it is damaged: its checksum does not match"),
-            (&vec![b'P'; SIZE_MAX as usize + 1], "it is larger than 1048576 bytes"),
+            (&vec![b'P'; SIZE_MAX as usize + 1], "it is larger than 1179648 bytes"),
         ];
         for (bytes, reason) in cases {
             let scratch = Scratch::new();
