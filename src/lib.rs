@@ -57,6 +57,8 @@ mod fast_path_counters;
 #[cfg(not(docsrs))]
 mod health;
 #[cfg(not(docsrs))]
+mod group_socket;
+#[cfg(not(docsrs))]
 mod instance;
 #[cfg(not(docsrs))]
 mod libbpf_print;

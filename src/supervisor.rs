@@ -6,6 +6,7 @@
 use super::adaptive::{Adaptive, Change, IdleTime};
 use super::cli::{self, Options};
 use super::event_log::EventLog;
+use super::group_socket::GroupSocket;
 use super::instance::{self, Instance};
 use super::machine::Machine;
 use super::mutex::lock;
@@ -68,6 +69,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let recording = options.record.as_deref().map(record::create).transpose()?;
     warn_of_missing_privileges();
     privileges::supervise(source.programs.is_foreign());
+    let group = options.stats_group.as_deref().map(GroupSocket::prepare).transpose()?;
     let worker = Arc::new(WorkerProcess::default());
     let handler = Arc::clone(&worker);
     let partial = options.partial;
@@ -82,7 +84,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let recording = recording.map(start).transpose()?;
     output::print(&cli::version());
     let candidates = upgrade::serve(options, program.clone(), Arc::clone(&worker), source.clone());
-    serve_when_it_schedules(source.clone(), earlier.as_ref());
+    serve_when_it_schedules(source.clone(), group, earlier.as_ref());
     let log = observe(options, &source);
     let saver = Saver::start(Arc::clone(&source.programs));
     let started = source.read();
@@ -292,7 +294,7 @@ fn end(status: ExitStatus, stopping: bool) -> Result<ExitCode, Failure> {
 /// before: the socket of a scheduler that may yet be refused would replace that of the one that
 /// runs. Without its socket, the scheduler runs without statistics, and warns.
 /// Then an upgrade from `earlier` is complete.
-fn serve_when_it_schedules(source: Source, earlier: Option<&Handover>) {
+fn serve_when_it_schedules(source: Source, group: Option<GroupSocket>, earlier: Option<&Handover>) {
     let version = earlier.map(|earlier| earlier.version.clone());
     thread::spawn(move || {
         while source.rounds() == 0 {
@@ -307,10 +309,13 @@ fn serve_when_it_schedules(source: Source, earlier: Option<&Handover>) {
                  and the first decision came after {undecided}"
             ));
         }
-        match stats::serve(source) {
-            // To drop the server would end it.
-            Ok(server) => std::mem::forget(server),
-            Err(error) => output::warn(&format!("statistics are not served: {error:#}")),
+        let to_group = group.map(|group| stats::serve_group(source.clone(), &group));
+        for served in to_group.into_iter().chain([stats::serve(source)]) {
+            match served {
+                // To drop the server would end it.
+                Ok(server) => std::mem::forget(server),
+                Err(error) => output::warn(&format!("statistics are not served: {error:#}")),
+            }
         }
     });
 }
