@@ -20,7 +20,10 @@ use super::stats::{self, Source};
 use super::takeover::ShortGracePeriods;
 use super::upgrade::{self, Handover};
 use super::worker_process::{End, WorkerProcess};
-use super::{clock, output, privileges, process, settings, stalls, summary, telemetry, worker};
+use super::{
+    clock, compaction, output, privileges, process, settings, stalls, summary, syscalls, telemetry,
+    worker,
+};
 use anyhow::anyhow;
 use pandemonium_engine::adapting::INTERVAL;
 use pandemonium_engine::knobs::{KeySet, KnobProfile};
@@ -66,10 +69,11 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         None => instance::take()?,
     };
     let source = source(options, earlier.as_ref())?;
+    let group = options.stats_group.as_deref().map(GroupSocket::prepare).transpose()?;
     let recording = options.record.as_deref().map(record::create).transpose()?;
     warn_of_missing_privileges();
     privileges::supervise(source.programs.is_foreign());
-    let group = options.stats_group.as_deref().map(GroupSocket::prepare).transpose()?;
+    forbid_system_calls(earlier.as_ref());
     let worker = Arc::new(WorkerProcess::default());
     let handler = Arc::clone(&worker);
     let partial = options.partial;
@@ -185,6 +189,18 @@ fn warn_of_missing_privileges() {
             "without CAP_SYS_NICE a start takes seconds on a busy machine: see \
              `scx_pandemonium_user check`",
         );
+    }
+}
+
+/// From now on neither this process nor one that it executes makes the system calls that none of
+/// them needs. After an upgrade the filter of the earlier program remains, if it had one: each
+/// further one would cost time in every call.
+fn forbid_system_calls(earlier: Option<&Handover>) {
+    if earlier.is_some_and(|earlier| earlier.is_filtered) {
+        return;
+    }
+    if let Err(error) = syscalls::supervise() {
+        output::warn(&format!("system calls that are never needed are not refused: {error}"));
     }
 }
 
@@ -376,7 +392,7 @@ struct Setting {
 
 impl Setting {
     /// Whether the kernel may move locked memory; scx_rustland_core changes it.
-    const COMPACTION: &str = "/proc/sys/vm/compact_unevictable_allowed";
+    const COMPACTION: &str = compaction::PATH;
 
     /// The settings as they were before the first worker. That of an earlier program has changed
     /// the first one.
