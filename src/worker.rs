@@ -89,15 +89,7 @@ fn schedule(
     let values = housekeeping.new_knobs().unwrap_or_else(|| table.defaults());
     policy.tune(&values);
     observers.applied(&values);
-    if let Some(learning) = policy.learning() {
-        shared.take_memos().for_each(|memo| {
-            learning.import(memo);
-            observers.remembered(memo);
-        });
-        let (minute, known) = (clock::minute(), shared.programs.read());
-        learning.learn_programs(minute, &known);
-        observers.learned(minute, &known);
-    }
+    remember(shared, &mut *policy, &mut observers);
     libbpf_print::set(options.verbose);
     let setup = backend_setup(options, &values, start.setup, &*policy);
     let mut fast_objects = [const { MaybeUninit::uninit() }; fast_path::ATTEMPTS];
@@ -157,6 +149,18 @@ fn schedule(
             Ok(Failure::Ejected(String::new()).exit_code())
         }
     }
+}
+
+/// Gives the policy what earlier workers and starts have learned.
+fn remember(shared: &Shared, policy: &mut dyn Policy, observers: &mut Observers) {
+    let Some(learning) = policy.learning() else { return };
+    shared.take_memos().for_each(|memo| {
+        learning.import(memo);
+        observers.remembered(memo);
+    });
+    let (minute, known) = (clock::minute(), shared.programs.read());
+    learning.learn_programs(minute, &known);
+    observers.learned(minute, &known);
 }
 
 /// From now on this process makes the system calls of scheduling and of its end only. Without the
