@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! `vm.compact_unevictable_allowed`: whether the kernel may move locked memory, which delays the
-//! worker. `scx_rustland_core` sets it to 0, and puts it back at its end by opening the file, which a
-//! worker that schedules may not do any more. So the worker opens the file before.
+//! worker. `scx_rustland_core` sets it to 0, and puts it back at its end by opening the file, which
+//! a worker that schedules may not do any more. So the worker opens the file before.
 //!
 //! The supervisor puts the setting back too, if the worker was killed; the worker does it in case
 //! that the supervisor was.

@@ -3,12 +3,13 @@
 //! Filters of system calls. The worker, once it schedules, may make those that it needs; the
 //! supervisor, and so each worker while it loads, all but those that neither ever needs.
 //!
-//! A refused call fails with EPERM, and the kernel's log names it (`type=1326`). To kill the process
-//! instead would be no safer for what it protects, and would cost the user the scheduler where a
+//! A refused call fails with EPERM, and the kernel's log names it (`type=1326`). To kill the
+//! process instead would be no safer for what it protects, and would cost the user the scheduler where a
 //! library begins to make another call.
 //!
 //! `scx_rustland_core` already links libseccomp for a filter against `mmap`. That allocates, and
-//! here all memory is locked, so these filters are made without it: a list of numbers needs no more.
+//! here all memory is locked, so these filters are made without it: a list of numbers needs no
+//! more.
 
 use std::io::{Error, Result};
 
@@ -76,8 +77,8 @@ const SCHEDULING: [libc::c_long; 35] = [
     libc::SYS_exit_group,
 ];
 
-/// What a worker that schedules tries at its end, and may not: `scx_rustland_core` puts back a kernel
-/// setting, which `compaction` does. It is refused without a note in the kernel's log.
+/// What a worker that schedules tries at its end, and may not: `scx_rustland_core` puts back a
+/// kernel setting, which `compaction` does. It is refused without a note in the kernel's log.
 const QUIETLY_REFUSED: [libc::c_long; 1] = [libc::SYS_openat];
 
 /// What no process of this scheduler ever needs: other processes' memory, mounts and namespaces,
@@ -144,8 +145,7 @@ const NEVER_HERE: &[libc::c_long] =
 #[cfg(not(target_arch = "x86_64"))]
 const NEVER_HERE: &[libc::c_long] = &[];
 
-/// In the supervisor, before it starts threads: the filter is inherited by those and by all workers.
-/// No program that it executes may gain privileges any more; see `privileges`.
+/// In the supervisor, before it starts threads: those and all workers inherit the filter. No program that it executes may gain privileges any more; see `privileges`.
 ///
 /// # Errors
 ///
@@ -313,8 +313,8 @@ mod tests {
         assert_eq!(opened, Some(libc::EPERM));
     }
 
-    /// Whether the kernel tells an unprivileged caller of `bpf` that the program is unknown. It does
-    /// not where only root may use `bpf`.
+    /// Whether the kernel tells an unprivileged caller of `bpf` that the program is unknown. It
+    /// does not where only root may use `bpf`.
     fn unprivileged_bpf_is_told() -> bool {
         errno(libc::SYS_bpf, [BPF_PROG_RUN.into(), 0, 0]) != libc::EPERM
     }

@@ -14,8 +14,8 @@
 //! in a row. A profile predicts only if its votes agree well enough ([`Confidence`]).
 //!
 //! This module is the learning rule, a pure function of one profile; `table` stores the profiles
-//! and finds them by name and user; [`codec`] converts them to bytes. Time is an argument ([`Minute`]), and
-//! nothing here accesses a file.
+//! and finds them by name and user; [`codec`] converts them to bytes. Time is an argument
+//! ([`Minute`]), and nothing here accesses a file.
 
 pub mod codec;
 mod table;

@@ -3,15 +3,15 @@
 //! The profiles, found by name and user.
 //!
 //! Memory is allocated once. If the table is full, a new program evicts the profile with the oldest
-//! day of observation; of equals the one with the fewest observations, then the first by name and user.
-//! This order is total, so two databases with the same history evict the same profile.
+//! day of observation; of equals the one with the fewest observations, then the first by name and
+//! user. This order is total, so two databases with the same history evict the same profile.
 
 use super::{Minute, Observation, Prediction, Profile, Program, Verdict};
 use crate::index::Index;
 use alloc::vec::Vec;
 
-/// Default number of programs. Chosen: a busy desktop that also builds software has 300 to 600 names
-/// of threads and programs in a month, and 2048 profiles with their index take 150 KB.
+/// Default number of programs. Chosen: a busy desktop that also builds software has 300 to 600
+/// names of threads and programs in a month, and 2048 profiles with their index take 150 KB.
 pub const CAPACITY: u32 = 2_048;
 /// Merging drops a name that was not seen for longer than this. Four weeks outlast a holiday and
 /// keep programs that run once a month, such as a release build or a backup.

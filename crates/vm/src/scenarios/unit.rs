@@ -17,8 +17,8 @@ pub const ALL: &[Scenario] = &[Scenario {
     name: "unit",
     about: "with no more capabilities, socket families and kinds of memory than its systemd unit \
         allows, the scheduler starts, schedules a load with the whole fast path, and stops; its \
-        processes keep no capability that they do not need, the kernel refuses them no system call, \
-        and the worker holds at most 48 MiB",
+        processes keep no capability that they do not need, the kernel refuses them no system \
+        call, and the worker holds at most 48 MiB",
     run: unit,
     ..USUAL
 }];
