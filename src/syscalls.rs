@@ -4,8 +4,8 @@
 //! supervisor, and so each worker while it loads, all but those that neither ever needs.
 //!
 //! A refused call fails with EPERM, and the kernel's log names it (`type=1326`). To kill the
-//! process instead would be no safer for what it protects, and would cost the user the scheduler where a
-//! library begins to make another call.
+//! process instead would be no safer for what it protects, and would cost the user the scheduler
+//! where a library begins to make another call.
 //!
 //! `scx_rustland_core` already links libseccomp for a filter against `mmap`. That allocates, and
 //! here all memory is locked, so these filters are made without it: a list of numbers needs no
@@ -145,7 +145,8 @@ const NEVER_HERE: &[libc::c_long] =
 #[cfg(not(target_arch = "x86_64"))]
 const NEVER_HERE: &[libc::c_long] = &[];
 
-/// In the supervisor, before it starts threads: those and all workers inherit the filter. No program that it executes may gain privileges any more; see `privileges`.
+/// In the supervisor, before it starts threads: those and all workers inherit the filter.
+/// No program that it executes may gain privileges any more; see `privileges`.
 ///
 /// # Errors
 ///

@@ -23,8 +23,8 @@
 //!
 //! Entries of versions 1 to 3 do not tell the user, so they are of an unknown one.
 //!
-//! PANDEMONIUM's versions have no checksum. The magic of this program's versions differs from theirs
-//! in more than one bit, so a damaged file is not read as one of theirs.
+//! PANDEMONIUM's versions have no checksum. The magic of this program's versions differs from
+//! theirs in more than one bit, so a damaged file is not read as one of theirs.
 //!
 //! Any program may have written the bytes. So the decoder allocates nothing before it has checked
 //! the count against the length, and it clamps numbers that are out of range.
