@@ -179,6 +179,11 @@ pub struct Options {
     #[arg(long, value_name = "S", value_parser = interval)]
     pub stats: Option<f64>,
 
+    /// Let the members of GROUP read the statistics, and change or ask nothing: for --monitor, top
+    /// and metrics without root
+    #[arg(long, value_name = "GROUP", conflicts_with = "monitor")]
+    pub stats_group: Option<String>,
+
     /// Watch the running scheduler, with news every S seconds: a view in a terminal, else lines; do
     /// not schedule
     #[arg(long, value_name = "S", value_parser = interval)]

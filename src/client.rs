@@ -2,7 +2,7 @@
 
 //! The statistics socket, from the side of a command that asks the running scheduler.
 
-use super::{output, process};
+use super::{group_socket, output, process};
 use anyhow::anyhow;
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
@@ -32,9 +32,22 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// A scheduler that has just been loaded serves only after its first round: then this waits a
 /// moment.
 pub fn connect(what: &str, command: &str) -> Result<StatsClient, Failure> {
+    connect_by(connect_now, what, command)
+}
+
+/// The same for a client that only reads statistics, which a group may do too.
+pub fn connect_to_read(what: &str, command: &str) -> Result<StatsClient, Failure> {
+    connect_by(connect_now_to_read, what, command)
+}
+
+fn connect_by(
+    connect: fn() -> anyhow::Result<StatsClient>,
+    what: &str,
+    command: &str,
+) -> Result<StatsClient, Failure> {
     let start = Instant::now();
     loop {
-        let error = match StatsClient::new().connect(Some(PATIENCE_MS)) {
+        let error = match connect() {
             Ok(client) => return Ok(client),
             Err(error) => error,
         };
@@ -51,9 +64,21 @@ pub fn connect_now() -> anyhow::Result<StatsClient> {
     StatsClient::new().connect(Some(PATIENCE_MS))
 }
 
-/// Fails if this user may not ask the scheduler. Succeeds if there is none.
+/// The same for a client that only reads statistics: by the socket of the scheduler's user, or else
+/// by that of a group.
+fn connect_now_to_read() -> anyhow::Result<StatsClient> {
+    connect_now().or_else(|error| match kind(&error) {
+        Some(ErrorKind::PermissionDenied) => {
+            let by_group = StatsClient::new().set_path(group_socket::path());
+            by_group.connect(Some(PATIENCE_MS)).map_err(|_| error)
+        }
+        _ => Err(error),
+    })
+}
+
+/// Fails if this user may not read the statistics. Succeeds if there is no scheduler.
 pub fn expect_permission(what: &str, command: &str) -> Result<(), Failure> {
-    match connect_now() {
+    match connect_now_to_read() {
         Err(error) if !is_absent(&error) => Err(unconnected(error, what, command)),
         _ => Ok(()),
     }
@@ -74,7 +99,7 @@ pub fn follow<T: DeserializeOwned>(
         target.map(|target| ("target".to_owned(), target.to_owned())).into_iter().collect();
     loop {
         let ask = |client: &mut StatsClient| client.request::<T>("stats", request.clone());
-        if let Ok(mut client) = connect_now()
+        if let Ok(mut client) = connect_now_to_read()
             && ask(&mut client).is_ok()
         {
             if !pause(interval.min(FIRST)) {
@@ -113,7 +138,7 @@ pub fn end_on_signal<N: Send + 'static>(inputs: &Inputs<N>) -> Result<(), Failur
 pub fn await_scheduler() -> Result<(), Failure> {
     let mut has_said = false;
     loop {
-        let Err(error) = StatsClient::new().connect(Some(PATIENCE_MS)) else { return Ok(()) };
+        let Err(error) = connect_now_to_read() else { return Ok(()) };
         if !is_absent(&error) {
             return Err(unconnected(error, "watch it", "--monitor 1"));
         }
@@ -128,15 +153,18 @@ pub fn await_scheduler() -> Result<(), Failure> {
     }
 }
 
+fn kind(error: &anyhow::Error) -> Option<ErrorKind> {
+    error.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
+}
+
 /// Whether no scheduler listens.
 fn is_absent(error: &anyhow::Error) -> bool {
-    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-    matches!(kind, Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused))
+    matches!(kind(error), Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused))
 }
 
 /// The failure to connect, in a sentence.
 pub fn unconnected(error: anyhow::Error, what: &str, command: &str) -> Failure {
-    match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+    match kind(&error) {
         _ if is_absent(&error) => {
             Failure::Internal(anyhow!("no scheduler runs here that serves statistics"))
         }

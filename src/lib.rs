@@ -45,6 +45,8 @@ mod client;
 #[cfg(not(docsrs))]
 mod clock;
 #[cfg(not(docsrs))]
+mod compaction;
+#[cfg(not(docsrs))]
 mod event_log;
 #[cfg(not(docsrs))]
 mod explain;
@@ -54,6 +56,8 @@ mod exposition;
 mod fast_path;
 #[cfg(not(docsrs))]
 mod fast_path_counters;
+#[cfg(not(docsrs))]
+mod group_socket;
 #[cfg(not(docsrs))]
 mod health;
 #[cfg(not(docsrs))]
@@ -112,6 +116,8 @@ mod stats;
 mod summary;
 #[cfg(not(docsrs))]
 mod supervisor;
+#[cfg(not(docsrs))]
+mod syscalls;
 #[cfg(not(docsrs))]
 mod takeover;
 #[cfg(not(docsrs))]

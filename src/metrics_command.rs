@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Runs the command.
 pub fn run(arguments: &MetricsArguments) -> Result<(), Failure> {
-    let connect = || client::connect("read its metrics", "metrics");
+    let connect = || client::connect_to_read("read its metrics", "metrics");
     let Some(path) = &arguments.textfile else {
         let text = request(&mut connect()?, "openmetrics").map_err(Failure::Internal)?;
         print_bytes(text.as_bytes());

@@ -8,6 +8,7 @@ use super::{output, process, programs};
 use anyhow::Result;
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
+use pandemonium_rules::Users;
 
 /// Executes the command.
 pub fn run(arguments: &ProcdbArguments) -> Result<(), Failure> {
@@ -20,7 +21,7 @@ fn execute(arguments: &ProcdbArguments) -> Result<String> {
     let path = programs::path(arguments.procdb.as_deref());
     let now = procdb_file::now();
     match &arguments.what {
-        ProcdbCommand::Show => Ok(text::show(&procdb_file::read(&path, now)?, now)),
+        ProcdbCommand::Show => Ok(text::show(&procdb_file::read(&path, now)?, &Users::read(), now)),
         ProcdbCommand::Export => text::export(&procdb_file::read(&path, now)?),
         ProcdbCommand::Forget(which) => {
             let what = which.name.map_or(Forget::All, Forget::Name);

@@ -128,7 +128,7 @@ pub fn save(path: &Path, when: Minute, profiles: &[Profile]) -> Result<Saved> {
 /// again at its next save.
 pub fn forget(path: &Path, when: Minute, what: Forget) -> Result<usize> {
     let is_meant = |profile: &Profile| match what {
-        Forget::Name(comm) => profile.comm == comm,
+        Forget::Name(comm) => profile.program.comm == comm,
         Forget::All => true,
     };
     if !parent(path).exists() {
@@ -376,7 +376,7 @@ pub mod tests {
     }
 
     fn observed(profiles: &[Profile]) -> Vec<(String, u32)> {
-        profiles.iter().map(|p| (p.comm.to_string(), p.observations)).collect()
+        profiles.iter().map(|p| (p.program.comm.to_string(), p.observations)).collect()
     }
 
     fn pairs(pairs: &[(&str, u32)]) -> Vec<(String, u32)> {
@@ -476,7 +476,7 @@ pub mod tests {
             (b"", "it ends before its header does"),
             (&good[..50], "its 50 bytes do not fit the 1 entries it promises"),
             (&flipped, "it is damaged: its checksum does not match"),
-            (&vec![b'P'; SIZE_MAX as usize + 1], "it is larger than 1048576 bytes"),
+            (&vec![b'P'; SIZE_MAX as usize + 1], "it is larger than 1179648 bytes"),
         ];
         for (bytes, reason) in cases {
             let scratch = Scratch::new();

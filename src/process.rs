@@ -12,6 +12,11 @@ const STACK: usize = 256 * 1024;
 /// The backend has loaded by this time.
 const LOADING: Duration = Duration::from_secs(30);
 
+/// Whether the helper thread has done what it opens files for.
+static HELPER_IS_READY: AtomicBool = AtomicBool::new(false);
+/// The helper is ready by this time after the load.
+const READYING: Duration = Duration::from_secs(1);
+
 /// Whether the kernel refused to make a thread of this process real-time.
 static REAL_TIME_REFUSED: AtomicBool = AtomicBool::new(false);
 
@@ -83,9 +88,19 @@ pub fn start_helper(work: impl FnOnce() + Send + 'static) -> std::io::Result<Thr
             std::thread::sleep(Duration::from_millis(1));
         }
         make_this_real_time();
+        HELPER_IS_READY.store(true, Ordering::Release);
         work();
     };
     Ok(Builder::new().name("helper".into()).spawn(help)?.thread().clone())
+}
+
+/// Waits until the helper has made its system calls but those of its work. Returns whether it has.
+pub fn await_helper() -> bool {
+    let started = Instant::now();
+    while !HELPER_IS_READY.load(Ordering::Acquire) && started.elapsed() < READYING {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    HELPER_IS_READY.load(Ordering::Acquire)
 }
 
 /// All threads but the main one and the calling one. Returns whether there were any.

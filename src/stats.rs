@@ -4,6 +4,7 @@
 
 use super::adaptive::Adaptive;
 use super::fast_path_counters::Event;
+use super::group_socket::GroupSocket;
 use super::metrics::{Metrics, Tail};
 use super::programs::Programs;
 use super::reading::{Driver, Reading};
@@ -136,12 +137,13 @@ where
     })
 }
 
-/// The server's description and its targets. Each client has its own previous reading.
-fn server_data(source: Option<Source>) -> StatsServerData<(), ()> {
-    let data = StatsServerData::new().add_meta(Metrics::meta()).add_meta(Tail::meta());
-    let Some(source) = source else { return data };
-    let (adaptive, rules) = (Arc::clone(&source.adaptive), source.rules.clone());
-    let query_server = explain::QueryServer::of(Arc::clone(&source.shared));
+/// The server's description.
+fn description() -> StatsServerData<(), ()> {
+    StatsServerData::new().add_meta(Metrics::meta()).add_meta(Tail::meta())
+}
+
+/// The targets that change and ask nothing. Each client has its own previous reading.
+fn statistics(source: Source) -> StatsServerData<(), ()> {
     let (of_tasks, of_metrics) = (source.clone(), source.clone());
     let open = opener(move || {
         let source = source.clone();
@@ -168,22 +170,38 @@ fn server_data(source: Option<Source>) -> StatsServerData<(), ()> {
             Ok(text.into())
         }
     });
+    description()
+        .add_ops("top", StatsOps { open, close: None })
+        .add_ops(task_list::TARGET, StatsOps { open: open_tasks, close: None })
+        .add_ops(exposition::TARGET, StatsOps { open: open_metrics, close: None })
+}
+
+/// All targets.
+fn everything(source: Source) -> StatsServerData<(), ()> {
+    let (adaptive, rules) = (Arc::clone(&source.adaptive), source.rules.clone());
+    let query_server = explain::QueryServer::of(Arc::clone(&source.shared));
     let tune =
         move |args: &Arguments, _: (&_, &_)| tune::respond(&adaptive, rules.as_deref(), args);
     let explain = move |args: &Arguments, _: (&_, &_)| explain::respond(&query_server, args);
-    data.add_ops("top", StatsOps { open, close: None })
-        .add_ops(task_list::TARGET, StatsOps { open: open_tasks, close: None })
-        .add_ops(exposition::TARGET, StatsOps { open: open_metrics, close: None })
+    statistics(source)
         .add_stats(tune::TARGET, Box::new(tune))
         .add_stats(explain::TARGET, Box::new(explain))
 }
 
-/// Serves statistics until the result is dropped. Replaces the socket of an earlier scheduler.
+/// Serves everything to the scheduler's user until the result is dropped. Replaces the socket of an
+/// earlier scheduler.
 pub fn serve(source: Source) -> Result<StatsServer<(), ()>> {
-    StatsServer::new(server_data(Some(source))).launch()
+    StatsServer::new(everything(source)).launch()
+}
+
+/// Serves the statistics to a group, likewise.
+pub fn serve_group(source: Source, socket: &GroupSocket) -> Result<StatsServer<(), ()>> {
+    let server = StatsServer::new(statistics(source)).set_path(socket.path()).launch()?;
+    socket.open_to_group()?;
+    Ok(server)
 }
 
 /// Describes every field.
 pub fn describe(out: &mut impl Write) -> Result<()> {
-    server_data(None).describe_meta(out, None)
+    description().describe_meta(out, None)
 }

@@ -6,6 +6,7 @@
 use super::adaptive::{Adaptive, Change, IdleTime};
 use super::cli::{self, Options};
 use super::event_log::EventLog;
+use super::group_socket::GroupSocket;
 use super::instance::{self, Instance};
 use super::machine::Machine;
 use super::mutex::lock;
@@ -19,7 +20,10 @@ use super::stats::{self, Source};
 use super::takeover::ShortGracePeriods;
 use super::upgrade::{self, Handover};
 use super::worker_process::{End, WorkerProcess};
-use super::{clock, output, privileges, process, settings, stalls, summary, telemetry, worker};
+use super::{
+    clock, compaction, output, privileges, process, settings, stalls, summary, syscalls, telemetry,
+    worker,
+};
 use anyhow::anyhow;
 use pandemonium_engine::adapting::INTERVAL;
 use pandemonium_engine::knobs::{KeySet, KnobProfile};
@@ -65,9 +69,11 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         None => instance::take()?,
     };
     let source = source(options, earlier.as_ref())?;
+    let group = options.stats_group.as_deref().map(GroupSocket::prepare).transpose()?;
     let recording = options.record.as_deref().map(record::create).transpose()?;
     warn_of_missing_privileges();
     privileges::supervise(source.programs.is_foreign());
+    forbid_system_calls(earlier.as_ref());
     let worker = Arc::new(WorkerProcess::default());
     let handler = Arc::clone(&worker);
     let partial = options.partial;
@@ -82,7 +88,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let recording = recording.map(start).transpose()?;
     output::print(&cli::version());
     let candidates = upgrade::serve(options, program.clone(), Arc::clone(&worker), source.clone());
-    serve_when_it_schedules(source.clone(), earlier.as_ref());
+    serve_when_it_schedules(source.clone(), group, earlier.as_ref());
     let log = observe(options, &source);
     let saver = Saver::start(Arc::clone(&source.programs));
     let started = source.read();
@@ -183,6 +189,18 @@ fn warn_of_missing_privileges() {
             "without CAP_SYS_NICE a start takes seconds on a busy machine: see \
              `scx_pandemonium_user check`",
         );
+    }
+}
+
+/// From now on neither this process nor one that it executes makes the system calls that none of
+/// them needs. After an upgrade the filter of the earlier program remains, if it had one: each
+/// further one would cost time in every call.
+fn forbid_system_calls(earlier: Option<&Handover>) {
+    if earlier.is_some_and(|earlier| earlier.is_filtered) {
+        return;
+    }
+    if let Err(error) = syscalls::supervise() {
+        output::warn(&format!("system calls that are never needed are not refused: {error}"));
     }
 }
 
@@ -292,7 +310,7 @@ fn end(status: ExitStatus, stopping: bool) -> Result<ExitCode, Failure> {
 /// before: the socket of a scheduler that may yet be refused would replace that of the one that
 /// runs. Without its socket, the scheduler runs without statistics, and warns.
 /// Then an upgrade from `earlier` is complete.
-fn serve_when_it_schedules(source: Source, earlier: Option<&Handover>) {
+fn serve_when_it_schedules(source: Source, group: Option<GroupSocket>, earlier: Option<&Handover>) {
     let version = earlier.map(|earlier| earlier.version.clone());
     thread::spawn(move || {
         while source.rounds() == 0 {
@@ -307,10 +325,13 @@ fn serve_when_it_schedules(source: Source, earlier: Option<&Handover>) {
                  and the first decision came after {undecided}"
             ));
         }
-        match stats::serve(source) {
-            // To drop the server would end it.
-            Ok(server) => std::mem::forget(server),
-            Err(error) => output::warn(&format!("statistics are not served: {error:#}")),
+        let to_group = group.map(|group| stats::serve_group(source.clone(), &group));
+        for served in to_group.into_iter().chain([stats::serve(source)]) {
+            match served {
+                // To drop the server would end it.
+                Ok(server) => std::mem::forget(server),
+                Err(error) => output::warn(&format!("statistics are not served: {error:#}")),
+            }
         }
     });
 }
@@ -371,7 +392,7 @@ struct Setting {
 
 impl Setting {
     /// Whether the kernel may move locked memory; scx_rustland_core changes it.
-    const COMPACTION: &str = "/proc/sys/vm/compact_unevictable_allowed";
+    const COMPACTION: &str = compaction::PATH;
 
     /// The settings as they were before the first worker. That of an earlier program has changed
     /// the first one.

@@ -4,6 +4,7 @@
 
 use super::cli::TopArguments;
 use super::{client, explain, output, task_list};
+use anyhow::anyhow;
 use pandemonium_host::failure::Failure;
 use pandemonium_view::plain;
 use pandemonium_view::tasks::TaskList;
@@ -27,7 +28,7 @@ pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
         client::expect_permission(WHAT, COMMAND)?;
         return view(arguments, interval);
     }
-    let mut client = client::connect(WHAT, COMMAND)?;
+    let mut client = client::connect_to_read(WHAT, COMMAND)?;
     request(&mut client)?;
     loop {
         thread::sleep(interval);
@@ -82,6 +83,9 @@ fn gather(inputs: &Inputs<News>, interval: Duration, questions: &Receiver<Explai
 fn answer(inputs: &Inputs<News>, pid: Option<i32>) {
     let Some(pid) = pid else { return };
     let lines = client::connect_now()
+        .map_err(|error| {
+            anyhow!(client::unconnected(error, "ask about a task", COMMAND).to_string())
+        })
         .and_then(|mut client| explain::ask(&mut client, pid, OVER_US))
         .unwrap_or_else(|error| vec![error.to_string()]);
     inputs.news(News::Explained(pid, lines));

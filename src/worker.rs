@@ -5,6 +5,7 @@
 
 use super::backend::{BackendSetup, End, KernelPort, OpenObject};
 use super::cli::Options;
+use super::compaction::Compaction;
 use super::fast_path::{self, Config, FastPath, Settings, State};
 use super::machine::Machine;
 use super::memory::{Ahead, TableMemory, Unused};
@@ -12,7 +13,9 @@ use super::observers::Observers;
 use super::shared::Shared;
 use super::shared::assignments::AssignmentList;
 use super::worker_counters::WorkerCounters;
-use super::{clock, libbpf_print, memory, output, privileges, process, settings, takeover};
+use super::{
+    clock, libbpf_print, memory, output, privileges, process, settings, syscalls, takeover,
+};
 use anyhow::anyhow;
 use pandemonium_engine::Policy;
 use pandemonium_engine::Setup;
@@ -86,15 +89,7 @@ fn schedule(
     let values = housekeeping.new_knobs().unwrap_or_else(|| table.defaults());
     policy.tune(&values);
     observers.applied(&values);
-    if let Some(learning) = policy.learning() {
-        shared.take_memos().for_each(|memo| {
-            learning.import(memo);
-            observers.remembered(memo);
-        });
-        let (minute, known) = (clock::minute(), shared.programs.read());
-        learning.learn_programs(minute, &known);
-        observers.learned(minute, &known);
-    }
+    remember(shared, &mut *policy, &mut observers);
     libbpf_print::set(options.verbose);
     let setup = backend_setup(options, &values, start.setup, &*policy);
     let mut fast_objects = [const { MaybeUninit::uninit() }; fast_path::ATTEMPTS];
@@ -112,6 +107,7 @@ fn schedule(
     let served = Arc::clone(&table_memory);
     let helper = process::start_helper(move || served.serve()).map_err(Failure::internal)?;
     let unused = Unused::set_aside(&table_memory);
+    let compaction = Compaction::open();
     let mut port =
         KernelPort::load(&mut open_object, libbpf_options, &setup, fast, options.verbose)?;
     unused.give_back(memory::for_dump(options.exit_dump_len));
@@ -129,6 +125,7 @@ fn schedule(
     process::populate_stack();
     process::block_signals();
     takeover::finish();
+    forbid_system_calls();
     let mut counters = WorkerCounters::open(shared, loading, clock::now(), state);
     rounds(&mut port, &mut *policy, &mut housekeeping, &mut observers, &mut counters, &mut ahead);
     let gap = counters.longest_gap(clock::now());
@@ -136,7 +133,9 @@ fn schedule(
     if let Some(learning) = policy.learning() {
         shared.store_memos(|store| learning.export(store));
     }
-    match port.unload() {
+    let end = port.unload();
+    compaction.iter().for_each(Compaction::restore);
+    match end {
         End::Signal => Ok(ExitCode::SUCCESS),
         End::Restart => Ok(ExitCode::from(RESTART)),
         End::Ejected(ejection) => {
@@ -149,6 +148,32 @@ fn schedule(
             }
             Ok(Failure::Ejected(String::new()).exit_code())
         }
+    }
+}
+
+/// Gives the policy what earlier workers and starts have learned.
+fn remember(shared: &Shared, policy: &mut dyn Policy, observers: &mut Observers) {
+    let Some(learning) = policy.learning() else { return };
+    shared.take_memos().for_each(|memo| {
+        learning.import(memo);
+        observers.remembered(memo);
+    });
+    let (minute, known) = (clock::minute(), shared.programs.read());
+    learning.learn_programs(minute, &known);
+    observers.learned(minute, &known);
+}
+
+/// From now on this process makes the system calls of scheduling and of its end only. Without the
+/// filter the scheduler runs too.
+fn forbid_system_calls() {
+    let done = match process::await_helper() {
+        true => syscalls::schedule(),
+        false => Err(std::io::Error::other("a thread is late")),
+    };
+    if let Err(error) = done {
+        output::warn(&format!(
+            "the scheduling process may make system calls that it does not need: {error}"
+        ));
     }
 }
 

@@ -270,6 +270,7 @@ int BPF_PROG(fp_exec, struct task_struct *p)
 	if (!t)
 		return 0;
 	reset_behaviour(t);
+	t->user = user_of(p);
 	close_record(t);
 	return 0;
 }

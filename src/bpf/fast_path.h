@@ -165,7 +165,8 @@ struct fp_task {
 	u8 handed_off;
 	/* The first group of 64 CPUs with an allowed one, or FP_ALL_GROUPS. */
 	u16 allowed_group;
-	u32 unused1;
+	/* Its real user, as of its first record or its last exec. */
+	u32 user;
 };
 
 /* How user space classifies a task. Written by user space, read by the fast path. */

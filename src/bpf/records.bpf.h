@@ -200,6 +200,15 @@ static void reset_behaviour(struct fp_task *t)
 }
 
 /*
+ * The real user, in the numbers of the first user namespace. The effective one would be root's for
+ * each setuid program, whose name the caller chooses by a link.
+ */
+static u32 user_of(struct task_struct *p)
+{
+	return p->real_cred->uid.val;
+}
+
+/*
  * The record for a task that has none: an empty one of its set, or the one whose owner has not
  * run for longest. Returns its key. Not static: few tasks need it.
  */
@@ -235,6 +244,7 @@ static void claim(struct fp_task *t, struct task_struct *p)
 	t->waker = 0;
 	t->kicked_cpu = -1;
 	t->last_cpu = -1;
+	t->user = user_of(p);
 	reset_behaviour(t);
 }
 

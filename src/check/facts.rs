@@ -197,6 +197,7 @@ pub mod tests {
                 state: Some("disabled".into()),
                 ops: None,
                 has_btf: true,
+                has_own_pids: false,
                 malformed: Vec::new(),
             },
             own_name: "pandemonium_user".into(),

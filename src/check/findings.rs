@@ -66,6 +66,7 @@ pub fn judge(facts: &Facts) -> (Vec<Finding>, u8) {
     findings.extend(backend);
     findings.extend(fast_path(facts));
     findings.push(privileges(facts));
+    findings.push(process_numbers(facts));
     findings.push(locked_memory(facts));
     findings.extend(other_scheduler(facts));
     findings.extend([deadline_server(facts), preempt_rt(facts), nohz_full(facts), cgroups(facts)]);
@@ -212,6 +213,19 @@ fn privileges(facts: &Facts) -> Finding {
                 facts.missing_wishes.join(", ")
             ),
             "grant it",
+        ),
+    }
+}
+
+fn process_numbers(facts: &Facts) -> Finding {
+    match facts.preflight.has_own_pids {
+        false => ok("process numbers", "those of the kernel"),
+        true => bad(
+            "process numbers",
+            Level::Failure,
+            "this process has a PID namespace of its own, and the kernel names tasks by other \
+             numbers",
+            "start it on the host, or in a container that shares the host's (`--pid=host`)",
         ),
     }
 }
@@ -386,7 +400,7 @@ mod tests {
         let (findings, _) = judged(|_| ());
         let topics: Vec<_> = findings.iter().map(|finding| finding.topic).collect();
         assert_eq!(topics.len(), topics.iter().collect::<BTreeSet<_>>().len(), "{topics:?}");
-        assert_eq!(topics.len(), 12, "{topics:?}");
+        assert_eq!(topics.len(), 13, "{topics:?}");
     }
 
     #[test]
@@ -406,6 +420,8 @@ mod tests {
             facts.names.as_mut().unwrap().remove("scx_bpf_task_running");
         };
         one_complaint(dropped, 6, "FAILED backend", &["scx_bpf_task_running"]);
+        let contained = |facts: &mut Facts| facts.preflight.has_own_pids = true;
+        one_complaint(contained, 6, "FAILED process numbers", &["PID namespace", "--pid=host"]);
         let (lines, code) = complaints(|facts| {
             facts.preflight.has_btf = false;
             facts.names = None;

@@ -12,7 +12,7 @@ use super::{abi, occupant};
 use anyhow::Result;
 use libbpf_rs::MapCore;
 use pandemonium_engine::facts::{CpuSet, Facts};
-use pandemonium_engine::task::{CpuId, Pid, Tier};
+use pandemonium_engine::task::{CpuId, Pid, Tier, User};
 use pandemonium_engine::time::{Span, Stamp};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
@@ -165,6 +165,7 @@ fn facts(task: &abi::fp_task) -> Facts {
         handed_off: task.handed_off != 0 && task.waiting != 0,
         waker: Pid::new(task.waker),
         process: Pid::new(task.tgid),
+        user: User::new(task.user),
         last_cpu: CpuId::new(task.last_cpu),
         run_interval: Span::from_nanos(task.run_interval_ns),
         stopped: Stamp::from_nanos(task.stopped),
@@ -207,6 +208,8 @@ mod tests {
         let (facts, waited) = records.receive(pid(7), at(110)).unwrap();
         assert_eq!((facts.wakeups, facts.kicked, facts.last_cpu), (9, CpuId::new(3), None));
         assert_eq!(waited, Some(Span::from_micros(10)));
+        write(&records, 7, |task| task.user = 1_000);
+        assert_eq!(records.receive(pid(7), at(110)).unwrap().0.user, User::new(1_000));
         write(&records, 7, |task| task.seq = 5);
         assert_eq!(records.receive(pid(7), at(110)), None, "the kernel is writing it");
     }

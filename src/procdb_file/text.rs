@@ -5,15 +5,17 @@
 use anyhow::Result;
 use pandemonium_engine::procdb::codec;
 use pandemonium_engine::procdb::{Minute, Profile, Votes};
-use pandemonium_engine::task::Tier;
+use pandemonium_engine::task::{Tier, User};
+use pandemonium_host::print::one_line;
+use pandemonium_rules::Users;
 use serde::Serialize;
 use std::fmt::Write;
 
-/// A table with a line for each program.
-pub fn show(profiles: &[Profile], when: Minute) -> String {
+/// A table with a line for each program of each user.
+pub fn show(profiles: &[Profile], users: &Users, when: Minute) -> String {
     let mut text = format!(
-        "{:<15} {:<13} {:>10} {:>8} {:>9} {:>6}  {}\n",
-        "NAME", "TIER", "CONFIDENCE", "RUN", "WAKES/S", "SEEN", "LAST"
+        "{:<15} {:<12} {:<13} {:>10} {:>8} {:>9} {:>6}  {}\n",
+        "NAME", "USER", "TIER", "CONFIDENCE", "RUN", "WAKES/S", "SEEN", "LAST"
     );
     for profile in profiles {
         let doubt = if profile.prediction().is_some() { "" } else { "?" };
@@ -23,8 +25,9 @@ pub fn show(profiles: &[Profile], when: Minute) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{:<15} {tier:<13} {confidence:>8} % {:>8} {:>9} {:>6}  {}",
-            profile.comm.to_string(),
+            "{:<15} {:<12} {tier:<13} {confidence:>8} % {:>8} {:>9} {:>6}  {}",
+            profile.program.comm.to_string(),
+            user_name(profile.program.user, users),
             profile.run.to_string(),
             format!("{}.{}", millihertz / 1_000, millihertz % 1_000 / 100),
             profile.observations,
@@ -38,6 +41,12 @@ pub fn show(profiles: &[Profile], when: Minute) -> String {
         profiles.len()
     );
     text
+}
+
+/// A user by name, or by number. What was learned without users counts for those who have no
+/// profile of the name.
+fn user_name(user: User, users: &Users) -> String {
+    if user.is_known() { one_line(&users.name(user.as_raw())).into_owned() } else { "(any)".into() }
 }
 
 /// A tier in one word.
@@ -72,6 +81,8 @@ struct Export {
 #[derive(Serialize)]
 struct ExportedProfile {
     name: String,
+    /// `null` if it was learned without users.
+    user: Option<u32>,
     tier: &'static str,
     predicted: bool,
     confidence_permille: u16,
@@ -93,7 +104,8 @@ pub fn export(profiles: &[Profile]) -> Result<String> {
     let profiles = profiles.iter().map(|profile| {
         let [batch, interactive, lat_critical] = profile.votes.as_raw();
         ExportedProfile {
-            name: String::from_utf8_lossy(profile.comm.as_bytes()).into_owned(),
+            name: String::from_utf8_lossy(profile.program.comm.as_bytes()).into_owned(),
+            user: Some(profile.program.user).filter(|user| user.is_known()).map(User::as_raw),
             tier: tier_name(profile.votes.dominant()),
             predicted: profile.prediction().is_some(),
             confidence_permille: profile.confidence().as_permille(),
@@ -126,7 +138,7 @@ fn ascii_controls(json: &str) -> String {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use pandemonium_engine::procdb::{Observation, Rate};
+    use pandemonium_engine::procdb::{Observation, Program, Rate};
     use pandemonium_engine::task::Comm;
     use pandemonium_engine::time::Span;
 
@@ -134,11 +146,11 @@ pub mod tests {
 
     /// A profile with so many observations.
     pub fn known(comm: &str, observations: u32) -> Profile {
-        let comm = Comm::from_text(comm);
-        let mut profile = Profile::unseen(comm);
+        let program = Program { comm: Comm::from_text(comm), user: User::new(1_000) };
+        let mut profile = Profile::unseen(program);
         for _ in 0..observations {
             let seen = Observation {
-                comm,
+                program,
                 tier: Tier::LatCritical,
                 run: Span::from_micros(250),
                 wake_freq: Rate::from_millihertz(60_049),
@@ -151,16 +163,19 @@ pub mod tests {
 
     #[test]
     fn the_table_shows_every_program_without_control_characters() {
-        let profiles = [known("pipewire", 5), known("new", 1), known("\x1b[2J\nevil", 0)];
+        let mut profiles = [known("pipewire", 5), known("new", 1), known("\x1b[2J\nevil", 0)];
+        profiles[1].program.user = User::new(77);
+        profiles[2].program.user = User::UNKNOWN;
+        let users = Users::of("alice:x:1000:1000::/:/bin/sh\n", [].into());
         let later = WHEN.later(Span::from_millis(3 * 3_600_000));
         let expected = "\
-NAME            TIER          CONFIDENCE      RUN   WAKES/S   SEEN  LAST
-pipewire        lat-critical       100 %    250us      60.0      5  3 hours ago
-new             lat-critical?        0 %    250us      60.0      1  3 hours ago
-?[2J?evil       lat-critical?        0 %      0ns       0.0      0  20833 days ago
+NAME            USER         TIER          CONFIDENCE      RUN   WAKES/S   SEEN  LAST
+pipewire        alice        lat-critical       100 %    250us      60.0      5  3 hours ago
+new             77           lat-critical?        0 %    250us      60.0      1  3 hours ago
+?[2J?evil       (any)        lat-critical?        0 %      0ns       0.0      0  20833 days ago
 3 names, 1 of them predicted (a tier with ? is not known well enough yet)
 ";
-        assert_eq!(show(&profiles, later), expected);
+        assert_eq!(show(&profiles, &users, later), expected);
         let words = [0, 1, 2, 59, 60, 120, 1_439, 1_440, 2_880].map(ago);
         assert_eq!(words[..4], ["just now", "a minute ago", "2 minutes ago", "59 minutes ago"]);
         assert_eq!(
@@ -175,9 +190,10 @@ new             lat-critical?        0 %    250us      60.0      1  3 hours ago
         let text = export(&[known(name, 5)]).unwrap();
         assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(json["version"], 3);
+        assert_eq!(json["version"], 4);
         let first = &json["profiles"][0];
         assert_eq!(first["name"], name);
+        assert_eq!(first["user"], 1_000);
         assert_eq!(first["tier"], "lat-critical");
         assert_eq!(first["predicted"], true);
         assert_eq!(first["confidence_permille"], 1000);

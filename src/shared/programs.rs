@@ -70,11 +70,12 @@ impl Buffer {
 #[cfg(test)]
 mod tests {
     use crate::shared::Shared;
-    use pandemonium_engine::procdb::{CAPACITY, Profile};
-    use pandemonium_engine::task::Comm;
+    use pandemonium_engine::procdb::{CAPACITY, Profile, Program};
+    use pandemonium_engine::task::{Comm, User};
 
     fn named(names: &[&str]) -> Vec<Profile> {
-        names.iter().map(|name| Profile::unseen(Comm::from_text(name))).collect()
+        let program = |name| Program { comm: Comm::from_text(name), user: User::new(1_000) };
+        names.iter().map(|name| Profile::unseen(program(name))).collect()
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub struct Handover {
     pub lock: Option<RawFd>,
     /// The kernel setting that the end of the scheduler restores.
     pub compaction: Option<String>,
+    /// Whether system calls are filtered already: a program inherits that.
+    #[serde(default)]
+    pub is_filtered: bool,
     /// The upgrades before this one.
     pub upgrades: u64,
     /// The knobs that the user has set, in lines `KEY=VALUE`.
@@ -78,6 +81,7 @@ impl Handover {
             worker,
             lock,
             compaction,
+            is_filtered: true,
             upgrades: source.upgrades,
             knobs: set.map(|(knob, word)| format!("{}={}", knob.name, knob.show(word))).collect(),
             profile: profile.map(|profile| (profile.name.into(), status.profile.by.clone())),

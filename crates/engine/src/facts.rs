@@ -6,6 +6,7 @@ pub use crate::topology::CpuSet;
 
 use crate::time::{Span, Stamp};
 use crate::topology::CpuId;
+use core::fmt;
 
 /// A thread, by the number the kernel calls pid (and `ps` calls TID or LWP).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,6 +21,44 @@ impl Pid {
     /// The kernel's number.
     pub const fn as_raw(self) -> i32 {
         self.0
+    }
+}
+
+/// The user of a task, by the kernel's number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct User(u32);
+
+impl User {
+    /// Nothing tells the user. No user has this number, the kernel's `(uid_t)-1`.
+    pub const UNKNOWN: User = User(u32::MAX);
+    /// The superuser, of whom kernel threads are too.
+    pub const ROOT: User = User(0);
+
+    /// A user by number.
+    pub const fn new(raw: u32) -> User {
+        User(raw)
+    }
+
+    /// The kernel's number.
+    pub const fn as_raw(self) -> u32 {
+        self.0
+    }
+
+    /// Whether it is a user's number.
+    pub const fn is_known(self) -> bool {
+        self.0 != User::UNKNOWN.0
+    }
+}
+
+impl Default for User {
+    fn default() -> Self {
+        User::UNKNOWN
+    }
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_known() { write!(f, "user {}", self.0) } else { f.write_str("unknown user") }
     }
 }
 
@@ -57,6 +96,8 @@ pub struct Facts {
     pub waker: Option<Pid>,
     /// The first thread of the task's process.
     pub process: Option<Pid>,
+    /// The real user of the task, which a setuid program does not change.
+    pub user: User,
     /// The CPU the task ran on last.
     pub last_cpu: Option<CpuId>,
     /// Length of the last run interval, until the task slept or lost the CPU.

@@ -5,7 +5,7 @@
 //! A raw message is checked once, when [`RawArrival::decode`] turns it into an [`Arrival`]. No
 //! later code checks its fields again.
 
-pub use crate::facts::Pid;
+pub use crate::facts::{Pid, User};
 pub use crate::topology::{CPUS_MAX, CpuId};
 
 use crate::facts::{CpuSet, Facts};

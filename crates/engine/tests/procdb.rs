@@ -5,9 +5,10 @@
 
 use pandemonium_engine::procdb::codec::{self, DecodeError};
 use pandemonium_engine::procdb::{
-    Confidence, Minute, Observation, ProcDb, Profile, RETENTION_DAYS, Rate, Summary, Verdict, Votes,
+    Confidence, Minute, Observation, ProcDb, Profile, Program, RETENTION_DAYS, Rate, Summary,
+    Verdict, Votes,
 };
-use pandemonium_engine::task::{Comm, Tier};
+use pandemonium_engine::task::{Comm, Tier, User};
 use pandemonium_engine::time::Span;
 use proptest::prelude::*;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -44,13 +45,19 @@ fn day(day: u32) -> Minute {
     Minute::from_unix(day * DAY)
 }
 
-fn name(text: &str) -> Comm {
-    Comm::from_text(text)
+/// A program of an unknown user.
+fn name(text: &str) -> Program {
+    Program { comm: Comm::from_text(text), user: User::UNKNOWN }
+}
+
+/// A program of a user.
+fn of(user: u32, text: &str) -> Program {
+    Program { user: User::new(user), ..name(text) }
 }
 
 /// An observation of runs of equal length, without a prediction.
 fn seen(comm: &str, tier: Tier) -> Observation {
-    Observation { comm: name(comm), tier, run: Span::from_millis(1), ..Observation::default() }
+    Observation { program: name(comm), tier, run: Span::from_millis(1), ..Observation::default() }
 }
 
 /// A profile with whole votes that have not faded, like PANDEMONIUM's votes.
@@ -110,7 +117,7 @@ fn the_largest_numbers_do_not_overflow() {
     assert!((165..=167).contains(&permille(&largest)), "{}", permille(&largest));
     let mut learned = largest;
     learned.misses = 0;
-    learned.learn(day(1), &Observation { comm: learned.comm, ..seen("", Tier::Batch) });
+    learned.learn(day(1), &Observation { program: learned.program, ..seen("", Tier::Batch) });
     assert_eq!(learned.observations, u32::MAX);
     assert_eq!(learned.last_seen, Minute::from_unix(u32::MAX));
     assert_eq!(
@@ -309,6 +316,41 @@ fn a_prediction_ends_when_run_lengths_begin_to_vary() {
     assert_eq!(db.summary(), Summary { total: 1, confident: 0 });
 }
 
+// --- users ----------------------------------------------------------------------------------
+
+/// Learns so often from a task of this user.
+fn teach(db: &mut ProcDb, program: Program, tier: Tier, times: u32) {
+    for _ in 0..times {
+        db.learn(day(1), &Observation { program, ..seen("", tier) });
+    }
+}
+
+fn tier_for(db: &ProcDb, program: Program) -> Option<Tier> {
+    db.predict(&program).map(|prediction| prediction.tier)
+}
+
+#[test]
+fn what_one_user_s_programs_teach_counts_for_no_other_user() {
+    let mut db = ProcDb::new(8);
+    teach(&mut db, of(1_000, "editor"), Tier::Interactive, 5);
+    teach(&mut db, of(1_001, "editor"), Tier::Batch, 500);
+    assert_eq!(tier_for(&db, of(1_000, "editor")), Some(Tier::Interactive));
+    assert_eq!(tier_for(&db, of(1_001, "editor")), Some(Tier::Batch));
+    assert_eq!(tier_for(&db, of(0, "editor")), None);
+    assert_eq!(tier_for(&db, name("editor")), None, "nor for an unknown user");
+    assert_eq!(db.summary(), Summary { total: 2, confident: 2 });
+}
+
+#[test]
+fn what_was_learned_without_users_counts_until_the_user_s_own_programs_teach() {
+    let mut db = ProcDb::new(8);
+    teach(&mut db, name("editor"), Tier::Batch, 5);
+    assert_eq!(tier_for(&db, of(1_000, "editor")), Some(Tier::Batch));
+    teach(&mut db, of(1_000, "editor"), Tier::Interactive, 1);
+    assert_eq!(tier_for(&db, of(1_000, "editor")), None, "its own, not known well enough yet");
+    assert_eq!(tier_for(&db, of(0, "editor")), Some(Tier::Batch));
+}
+
 // --- keeping and forgetting -----------------------------------------------------------------
 
 #[test]
@@ -391,12 +433,12 @@ fn learning_and_looking_up_never_allocate() {
     let mut db = ProcDb::new(50);
     let observed: Vec<Observation> =
         (0..100).map(|i| seen(&format!("name-{i}"), Tier::ALL[i % 3])).collect();
-    db.merge(day(1), (0..20).map(|i| Profile::unseen(observed[i].comm)));
+    db.merge(day(1), (0..20).map(|i| Profile::unseen(observed[i].program)));
     let before = ALLOCATIONS.get();
     for _ in 0..5 {
         for seen in &observed {
             db.learn(day(1), seen);
-            std::hint::black_box((db.predict(&seen.comm), db.summary()));
+            std::hint::black_box((db.predict(&seen.program), db.summary()));
         }
     }
     assert_eq!(ALLOCATIONS.get() - before, 0);
@@ -418,6 +460,12 @@ fn any_comm() -> impl Strategy<Value = Comm> {
     ]
 }
 
+/// Few users, so that names are shared.
+fn any_program() -> impl Strategy<Value = Program> {
+    let user = prop_oneof![Just(0), Just(1_000), Just(u32::MAX)].prop_map(User::new);
+    (any_comm(), user).prop_map(|(comm, user)| Program { comm, user })
+}
+
 fn any_profile() -> impl Strategy<Value = Profile> {
     let votes = prop_oneof![
         any::<[u32; 3]>().prop_map(Votes::from_raw),
@@ -427,10 +475,10 @@ fn any_profile() -> impl Strategy<Value = Profile> {
     let last_seen = (1000..1040u32, 0..3u32).prop_map(|(d, m)| Minute::from_unix(d * DAY + m));
     let averages = (any::<u64>(), any::<u64>(), any::<u32>(), any::<u32>());
     let counts = (prop_oneof![0..5u32, any::<u32>()], last_seen, 0..3u8);
-    (any_comm(), votes, averages, counts).prop_map(
-        |(comm, votes, (run, run_dev, wakes, switches), (observations, last_seen, misses))| {
+    (any_program(), votes, averages, counts).prop_map(
+        |(program, votes, (run, run_dev, wakes, switches), (observations, last_seen, misses))| {
             Profile {
-                comm,
+                program,
                 votes,
                 run: Span::from_nanos(run),
                 run_dev: Span::from_nanos(run_dev),
@@ -452,7 +500,7 @@ fn merged(capacity: u32, when: Minute, sides: &[&[Profile]]) -> Vec<Profile> {
     let mut db = ProcDb::new(capacity);
     sides.iter().for_each(|side| db.merge(when, side.iter().copied()));
     for profile in db.profiles() {
-        assert_eq!(db.get(&profile.comm), Some(profile));
+        assert_eq!(db.get(&profile.program), Some(profile));
     }
     let confident = db.profiles().iter().filter(|p| p.prediction().is_some()).count();
     assert_eq!(db.summary(), Summary { total: db.profiles().len(), confident });
@@ -474,19 +522,19 @@ proptest! {
                 ..seen(&format!("n{number}"), tier)
             };
             db.learn(day(when), &seen);
-            if model.iter().all(|profile| profile.comm != seen.comm) {
+            if model.iter().all(|profile| profile.program != seen.program) {
                 if model.len() == capacity as usize {
-                    let key = |p: &Profile| (p.last_seen, p.observations, p.comm);
+                    let key = |p: &Profile| (p.last_seen, p.observations, p.program);
                     model.sort_by_key(key);
                     model.remove(0);
                 }
-                model.push(Profile::unseen(seen.comm));
+                model.push(Profile::unseen(seen.program));
             }
-            let known = model.iter_mut().find(|profile| profile.comm == seen.comm).unwrap();
+            let known = model.iter_mut().find(|profile| profile.program == seen.program).unwrap();
             known.learn(day(when), &seen);
             for number in 0..9 {
                 let comm = name(&format!("n{number}"));
-                let expected = model.iter().find(|profile| profile.comm == comm);
+                let expected = model.iter().find(|profile| profile.program == comm);
                 prop_assert_eq!(db.get(&comm), expected);
                 prop_assert_eq!(db.predict(&comm), expected.and_then(Profile::prediction));
             }
@@ -533,19 +581,19 @@ proptest! {
     #[test]
     fn merging_agrees_with_its_definition(profiles in any_profiles()) {
         let when = day(1035);
-        let mut newest: BTreeMap<Comm, Profile> = BTreeMap::new();
+        let mut newest: BTreeMap<Program, Profile> = BTreeMap::new();
         for profile in &profiles {
-            let kept = newest.entry(profile.comm).or_insert(*profile);
+            let kept = newest.entry(profile.program).or_insert(*profile);
             if (profile.last_seen, profile.observations) > (kept.last_seen, kept.observations) {
                 *kept = *profile;
             }
         }
-        let key = |p: &Profile| (p.comm, p.last_seen, p.observations);
+        let key = |p: &Profile| (p.program, p.last_seen, p.observations);
         let day_of = |p: &Profile| p.last_seen.as_unix() / DAY;
         let mut expected: Vec<Profile> = newest.into_values().collect();
         expected.retain(|p| p.last_seen >= day(1035 - RETENTION_DAYS - 1)
             && when.days_since(p.last_seen) <= RETENTION_DAYS);
-        expected.sort_by_key(|p| std::cmp::Reverse((day_of(p), p.observations, p.comm)));
+        expected.sort_by_key(|p| std::cmp::Reverse((day_of(p), p.observations, p.program)));
         expected.truncate(6);
         expected.sort_by_key(key);
         let got = merged(6, when, &[&profiles]);
@@ -556,7 +604,7 @@ proptest! {
     #[test]
     fn encoded_profiles_decode_to_the_same(profiles in any_profiles()) {
         let bytes = codec::encode(&profiles);
-        prop_assert_eq!(bytes.len(), 24 + 64 * profiles.len());
+        prop_assert_eq!(bytes.len(), 24 + 72 * profiles.len());
         prop_assert_eq!(codec::decode(&bytes, day(0)), Ok(profiles));
     }
 
@@ -577,6 +625,7 @@ proptest! {
             Just(vec![]), Just(b"PDDB".to_vec()), Just(b"PDDB\x01\0\0\0".to_vec()),
             Just(b"PDDB\x02\0\0\0".to_vec()), Just(b"PDDB\x02\0\0\0\x01\0\0\0".to_vec()),
             Just(b"PANDEMDB\x03\0\0\0".to_vec()), Just(b"PANDEMDB\x03\0\0\0\x01\0\0\0".to_vec()),
+            Just(b"PANDEMDB\x04\0\0\0".to_vec()), Just(b"PANDEMDB\x04\0\0\0\x01\0\0\0".to_vec()),
         ],
         rest in prop::collection::vec(any::<u8>(), 0..200),
     ) {
@@ -594,18 +643,16 @@ proptest! {
         prop_assert_eq!(codec::unpack(&codec::pack(&profile)), profile);
         let mut db = ProcDb::new(2);
         db.merge(profile.last_seen, [profile]);
-        db.learn(day(1), &Observation { comm: profile.comm, ..seen("", Tier::Batch) });
-        prop_assert!(db.get(&profile.comm).is_some_and(|known| known.observations > 0));
+        db.learn(day(1), &Observation { program: profile.program, ..seen("", Tier::Batch) });
+        prop_assert!(db.get(&profile.program).is_some_and(|known| known.observations > 0));
     }
 }
 
 // --- bytes ----------------------------------------------------------------------------------
 
-/// The exact bytes of version 3. Any change of the format needs a new version.
-#[test]
-fn version_3_has_exactly_these_bytes() {
-    let cc1 = Profile {
-        comm: name("cc1"),
+fn cc1(program: Program) -> Profile {
+    Profile {
+        program,
         votes: Votes::from_raw([0x11, 0x22, 0x33]),
         run: Span::from_nanos(0x0102_0304),
         run_dev: Span::from_nanos(5),
@@ -614,14 +661,38 @@ fn version_3_has_exactly_these_bytes() {
         observations: 8,
         last_seen: Minute::from_unix(9),
         misses: 2,
-    };
-    let bytes = codec::encode(&[cc1]);
+    }
+}
+
+/// The exact bytes of version 4. Any change of the format needs a new version.
+#[test]
+fn version_4_has_exactly_these_bytes() {
+    let bytes = codec::encode(&[cc1(of(1_000, "cc1"))]);
     let mut expected = Vec::new();
-    expected.extend(b"PANDEMDB\x03\0\0\0\x01\0\0\0cc1\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    expected.extend(b"PANDEMDB\x04\0\0\0\x01\0\0\0cc1\0\0\0\0\0\0\0\0\0\0\0\0\0");
     expected.extend(b"\x04\x03\x02\x01\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\x07\0\0\0");
     expected.extend(b"\x11\0\0\0\x22\0\0\0\x33\0\0\0\x08\0\0\0\x09\0\0\0\x02\0\0\0");
-    assert_eq!(&bytes[..80], expected);
-    assert_eq!(bytes.len(), 88);
+    expected.extend(b"\xe8\x03\0\0\0\0\0\0");
+    assert_eq!(&bytes[..88], expected);
+    assert_eq!(bytes.len(), 96);
+    assert_eq!(codec::unpack(&[u64::MAX; codec::WORDS]).program.user, User::UNKNOWN);
+}
+
+/// The bytes of the same profile in version 3, with the checksum of that time.
+const VERSION_3: &[u8] = b"PANDEMDB\x03\0\0\0\x01\0\0\0cc1\0\0\0\0\0\0\0\0\0\0\0\0\0\
+    \x04\x03\x02\x01\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\x07\0\0\0\
+    \x11\0\0\0\x22\0\0\0\x33\0\0\0\x08\0\0\0\x09\0\0\0\x02\0\0\0\xfa\xec\xe6\x37\xeb\x2e\x94\xef";
+
+#[test]
+fn version_3_is_read_and_its_programs_are_of_an_unknown_user() {
+    assert_eq!(VERSION_3.len(), 88);
+    assert_eq!(codec::decode(VERSION_3, day(0)), Ok(vec![cc1(name("cc1"))]));
+    for at in 0..VERSION_3.len() {
+        let mut damaged = VERSION_3.to_vec();
+        damaged[at] ^= 1;
+        assert!(codec::decode(&damaged, day(0)).is_err(), "byte {at}");
+        assert!(codec::decode(&VERSION_3[..at], day(0)).is_err(), "cut at {at}");
+    }
 }
 
 fn original(version: u32, entries: &[Vec<u8>]) -> Vec<u8> {
@@ -648,14 +719,14 @@ fn every_field_of_pandemoniums_version_2_is_imported() {
     assert_eq!((cc1.len(), odd.len()), (64, 64));
     let bytes = [original(2, &[cc1, odd]), b"trailing".to_vec()].concat();
     let [cc1, odd] = codec::decode(&bytes, day(7)).unwrap().try_into().unwrap();
-    assert_eq!(cc1.comm, name("cc1"));
+    assert_eq!(cc1.program, name("cc1"));
     assert_eq!(cc1.run, Span::from_millis(8));
     assert_eq!(cc1.run_dev, Span::from_micros(1));
     assert_eq!(cc1.wake_freq.as_millihertz(), 20_000);
     assert_eq!(cc1.csw_rate.as_millihertz(), 30_000);
     assert_eq!((cc1.observations, cc1.last_seen), (900, day(7)));
     assert_eq!(cc1.prediction().unwrap().tier, Tier::Batch);
-    assert_eq!(odd.comm.as_bytes(), b"sixteen-letters");
+    assert_eq!(odd.program.comm.as_bytes(), b"sixteen-letters");
     assert_eq!(odd.votes, Votes::fresh([0, 0, 2]), "a tier above 2 counts as 2");
     assert_eq!(odd.wake_freq.as_millihertz(), u32::MAX);
 }
@@ -686,28 +757,29 @@ fn two_observations_that_disagree_end_an_imported_prediction() {
 
 #[test]
 fn invalid_bytes_are_refused_with_a_reason() {
-    let version_3 = codec::encode(&[profile([5, 0, 0], 5, 1, 0)]);
+    let version_4 = codec::encode(&[profile([5, 0, 0], 5, 1, 0)]);
     let original_2 = original(2, &[original_entry(b"cc1\0............", 0, &[1; 4], [3, 3])]);
     let changed = |bytes: &[u8], at: usize, byte: u8| {
         let mut bytes = bytes.to_vec();
         bytes[at] = byte;
         bytes
     };
-    let of = |entries, bytes| DecodeError::Length { entries, bytes };
+    let wrong = |entries, bytes| DecodeError::Length { entries, bytes };
     for (bytes, error) in [
         (b"\x7fELF and so on".to_vec(), DecodeError::Foreign),
         (b"".to_vec(), DecodeError::Truncated),
         (b"PD".to_vec(), DecodeError::Truncated),
         (b"PDDB\x02\0\0\0\0\0\0".to_vec(), DecodeError::Truncated),
-        (version_3[..15].to_vec(), DecodeError::Truncated),
-        (changed(&version_3, 8, 4), DecodeError::Version(4)),
+        (changed(&version_4, 8, 3), wrong(1, 96)),
+        (version_4[..15].to_vec(), DecodeError::Truncated),
+        (changed(&version_4, 8, 5), DecodeError::Version(5)),
         (changed(&original_2, 4, 3), DecodeError::Version(3)),
         (changed(&original_2, 4, 0), DecodeError::Version(0)),
-        (changed(&version_3, 15, 0xff), of(0xff00_0001, 88)),
-        (changed(&original_2, 11, 0xff), of(0xff00_0001, 76)),
-        (version_3[..87].to_vec(), of(1, 87)),
-        (original_2[..75].to_vec(), of(1, 75)),
-        (changed(&version_3, 40, 0xff), DecodeError::Checksum),
+        (changed(&version_4, 15, 0xff), wrong(0xff00_0001, 96)),
+        (changed(&original_2, 11, 0xff), wrong(0xff00_0001, 76)),
+        (version_4[..95].to_vec(), wrong(1, 95)),
+        (original_2[..75].to_vec(), wrong(1, 75)),
+        (changed(&version_4, 40, 0xff), DecodeError::Checksum),
     ] {
         assert_eq!(codec::decode(&bytes, day(0)), Err(error), "{bytes:02x?}");
         assert!(error.to_string().starts_with("it"), "{error}");
@@ -719,12 +791,12 @@ fn invalid_bytes_are_refused_with_a_reason() {
 /// A count of four billion entries must not cause an allocation of 256 GiB.
 #[test]
 fn a_hostile_count_allocates_nothing() {
-    let mut version_3 = codec::encode(&[]);
-    version_3[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+    let mut version_4 = codec::encode(&[]);
+    version_4[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
     let mut original_1 = original(1, &[]);
     original_1[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
     let before = ALLOCATIONS.get();
-    assert!(codec::decode(&version_3, day(0)).is_err());
+    assert!(codec::decode(&version_4, day(0)).is_err());
     assert!(codec::decode(&original_1, day(0)).is_err());
     assert_eq!(ALLOCATIONS.get() - before, 0);
 }

@@ -24,6 +24,8 @@ pub enum Failure {
     Occupied(String),
     /// Another instance of this program runs, or starts at the same time.
     AlreadyRuns,
+    /// This process has a PID namespace of its own.
+    OwnPids,
     /// The kernel refused to load the scheduler's BPF programs.
     Refused(String),
     /// The kernel unloaded the scheduler while it ran.
@@ -49,7 +51,7 @@ impl Failure {
             Failure::Unprivileged | Failure::Denied(_) => 3,
             Failure::NoSchedExt => 4,
             Failure::Occupied(_) | Failure::AlreadyRuns => 5,
-            Failure::Refused(_) => 6,
+            Failure::Refused(_) | Failure::OwnPids => 6,
             Failure::Ejected(_) => 7,
         }
     }
@@ -76,6 +78,11 @@ impl fmt::Display for Failure {
             Failure::AlreadyRuns => f.write_str(
                 "scx_pandemonium_user already runs here, or another start of it is under way: stop \
                  it first (only one can be loaded at a time)",
+            ),
+            Failure::OwnPids => f.write_str(
+                "this process has a PID namespace of its own, as in a container, and the kernel \
+                 names tasks by other numbers: start it on the host, or in a container that shares \
+                 the host's (`--pid=host`)",
             ),
             Failure::Refused(reason) => {
                 write!(f, "the kernel refused to load the scheduler: {}", one_line(reason))

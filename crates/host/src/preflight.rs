@@ -11,6 +11,11 @@ use std::path::Path;
 const SCHED_EXT: &str = "sys/kernel/sched_ext";
 /// The kernel's type information. The verifier checks every sched_ext program against it.
 const KERNEL_BTF: &str = "sys/kernel/btf/vmlinux";
+/// The PID namespace of this process.
+const PID_NAMESPACE: &str = "proc/self/ns/pid";
+/// That of the first one, in which the kernel numbers tasks. Kernel ABI: `PID_NS_INIT_INO` of
+/// `linux/nsfs.h` (`PROC_PID_INIT_INO` before 6.18), the same on every kernel since 3.8.
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 /// The content of `state` while no scheduler is loaded.
 const UNLOADED: &str = "disabled";
 
@@ -33,6 +38,9 @@ pub struct Facts {
     pub ops: Option<String>,
     /// Whether the kernel describes its types.
     pub has_btf: bool,
+    /// Whether this process has a PID namespace of its own, as in most containers. The kernel's
+    /// messages name tasks by numbers that are those of other tasks there.
+    pub has_own_pids: bool,
     /// Kernel functions with a BTF prototype that no BPF program can match.
     pub malformed: Vec<String>,
 }
@@ -93,6 +101,12 @@ pub fn missing_capabilities(root: &Path, wanted: &[Capability]) -> Vec<&'static 
     missing.map(|(_, name)| *name).collect()
 }
 
+/// Whether this process is not in the first PID namespace. What cannot be read is taken for it.
+fn has_own_pids(root: &Path) -> bool {
+    let namespace = fs::read_link(root.join(PID_NAMESPACE));
+    namespace.is_ok_and(|namespace| namespace != Path::new(FIRST_PID_NAMESPACE))
+}
+
 impl Facts {
     /// Reads the facts below `root`; `/` is this machine.
     pub fn observe(root: &Path) -> Facts {
@@ -110,6 +124,7 @@ impl Facts {
             state,
             ops: read(root, "root/ops"),
             has_btf,
+            has_own_pids: has_own_pids(root),
             malformed,
         }
     }
@@ -133,6 +148,9 @@ impl Facts {
                  CONFIG_DEBUG_INFO_BTF=y"
             )));
         }
+        if self.has_own_pids {
+            failures.push(Failure::OwnPids);
+        }
         if let Some(first) = self.malformed.first() {
             failures.push(Failure::Refused(format!(
                 "its BTF describes {first} and {} other sched_ext functions wrongly, because it \
@@ -154,8 +172,23 @@ mod tests {
             state: Some("disabled".into()),
             ops: None,
             has_btf: true,
+            has_own_pids: false,
             malformed: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_pid_namespace_is_told_by_its_number() {
+        let root = std::env::temp_dir().join(format!("preflight-pids-{}", std::process::id()));
+        let link = root.join(PID_NAMESPACE);
+        assert!(!has_own_pids(&root), "what cannot be read");
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        for (target, is_own) in [(FIRST_PID_NAMESPACE, false), ("pid:[4026532177]", true)] {
+            std::os::unix::fs::symlink(target, &link).unwrap();
+            assert_eq!(has_own_pids(&root), is_own, "{target}");
+            fs::remove_file(&link).unwrap();
+        }
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
@@ -176,6 +209,7 @@ mod tests {
             Failure::Unprivileged
         ));
         assert!(matches!(refused(|f| f.has_btf = false), Failure::Refused(_)));
+        assert!(matches!(refused(|f| f.has_own_pids = true), Failure::OwnPids));
         let occupied = refused(|f| {
             f.state = Some("enabled".into());
             f.ops = Some("lavd_1.1".into());

@@ -98,7 +98,7 @@ pub fn procdb(data: &[u8]) {
     let again = codec::decode(&codec::encode(&profiles), when);
     assert_eq!(again.as_ref(), Ok(&profiles));
     for profile in &profiles {
-        let _ = (profile.prediction(), profile.confidence(), profile.comm.to_string());
+        let _ = (profile.prediction(), profile.confidence(), profile.program.comm.to_string());
     }
     let mut db = ProcDb::new(NAMES_MAX);
     db.merge(when, profiles);

@@ -12,7 +12,7 @@ use pandemonium_engine::knobs::{KNOBS_MAX, RawKnobs};
 use pandemonium_engine::orders::Order;
 use pandemonium_engine::procdb::{self, Minute};
 use pandemonium_engine::task::{
-    Arrival, Cause, Comm, CpuId, Dispatch, Pid, Placement, Reason, Ticket, Tier, Weight,
+    Arrival, Cause, Comm, CpuId, Dispatch, Pid, Placement, Reason, Ticket, Tier, User, Weight,
 };
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_engine::topology::{self, CpuMask, CpuPlace, Domain};
@@ -218,8 +218,10 @@ fn take_start(kind: u64, input: &mut WordReader) -> Result<Entry, Damage> {
             Entry::Remembered(Memo { pid: pid(head)?, comm, tier: tier(head >> 32)?, run })
         }
         15 => {
-            let mut words = [0; procdb::codec::WORDS];
-            for word in &mut words {
+            // Recordings of format 7 do not tell the user.
+            let mut words = procdb::codec::without_user([0; procdb::codec::WORDS_WITHOUT_USER]);
+            let given = input.0.len().max(procdb::codec::WORDS_WITHOUT_USER);
+            for word in words.get_mut(..given).ok_or(Damage)? {
                 *word = input.take()?;
             }
             Entry::Known(procdb::codec::unpack(&words))
@@ -374,6 +376,7 @@ fn put_facts(out: &mut WordWriter, facts: &Facts) {
         handed_off,
         waker,
         process,
+        user,
         last_cpu,
         run_interval,
         stopped,
@@ -403,6 +406,9 @@ fn put_facts(out: &mut WordWriter, facts: &Facts) {
     out.put(stopped.as_nanos());
     out.put(u64::from(orders) << 32 | pid_bits(preempted));
     out.put(ordered.as_nanos());
+    if user.is_known() {
+        out.put(u64::from(user.as_raw()));
+    }
 }
 
 fn take_facts(input: &mut WordReader) -> Result<Facts, Damage> {
@@ -441,7 +447,16 @@ fn take_facts(input: &mut WordReader) -> Result<Facts, Damage> {
         preempted: pid_or_none(executed),
         orders: (executed >> 32) as u32,
         ordered: input.stamp()?,
+        // Recordings of format 7 do not tell it.
+        user: match input.0.next() {
+            None => User::UNKNOWN,
+            Some(word) => known_user(*word)?,
+        },
     })
+}
+
+fn known_user(word: u64) -> Result<User, Damage> {
+    small(word).map(User::new).ok().filter(|user| user.is_known()).ok_or(Damage)
 }
 
 fn put_dispatch(out: &mut WordWriter, dispatch: &Dispatch) {
@@ -529,6 +544,7 @@ mod tests {
             handed_off: true,
             waker: Pid::new(i32::MAX),
             process: Pid::new(17),
+            user: User::new(1_000),
             last_cpu: CpuId::new(1023),
             run_interval: Span::from_nanos(7),
             stopped: Stamp::from_nanos(8),
@@ -591,7 +607,10 @@ mod tests {
                 tier: Tier::LatCritical,
                 run: Span::from_nanos(u64::MAX),
             }),
-            Entry::Known(procdb::Profile { observations: 7, ..procdb::Profile::unseen(name) }),
+            Entry::Known(procdb::Profile {
+                observations: 7,
+                ..procdb::Profile::unseen(procdb::Program { comm: name, user: User::ROOT })
+            }),
             Entry::Learned(Minute::from_unix(u32::MAX)),
             Entry::Minute(Minute::from_unix(0)),
             Entry::Treated(Treatment {
@@ -614,6 +633,30 @@ mod tests {
             assert_eq!(decode(&words[..length]), Ok(entry));
             assert_eq!(super::length(words[0]), Ok(length));
             assert_eq!(decode(&words[..length - 1]), Err(Damage), "{entry:?}");
+        }
+    }
+
+    /// Format 7 had no users: an entry ends before that word.
+    #[test]
+    fn an_entry_without_users_is_of_an_unknown_one() {
+        for entry in entries() {
+            let mut words = [0; WORDS_MAX];
+            let length = encode(&entry, &mut words) - 1;
+            words[0] = words[0] & !0xFF | length as u64;
+            let older = decode(&words[..length]);
+            match entry {
+                Entry::Took(Arrival { facts: Some(facts), .. }) if facts.user.is_known() => {
+                    let Ok(Entry::Took(Arrival { facts: Some(older), .. })) = older else {
+                        panic!("{older:?}")
+                    };
+                    assert_eq!(older, Facts { user: User::UNKNOWN, ..facts });
+                }
+                Entry::Known(profile) => {
+                    let program = profile.program.of_unknown();
+                    assert_eq!(older, Ok(Entry::Known(procdb::Profile { program, ..profile })));
+                }
+                _ => assert_ne!(older, Ok(entry)),
+            }
         }
     }
 

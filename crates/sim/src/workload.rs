@@ -8,7 +8,7 @@ use super::random::Random;
 use super::topology::Mask;
 use alloc::string::String;
 use alloc::vec::Vec;
-use pandemonium_engine::task::Comm;
+use pandemonium_engine::task::{Comm, User};
 use pandemonium_engine::time::Span;
 
 /// A random duration: each draw is uniform from `low` to `high`.
@@ -69,6 +69,9 @@ pub enum Step {
     Exit,
 }
 
+/// The user of a group's tasks, unless it names another: the first person's on many machines.
+pub const USER: User = User::new(1_000);
+
 /// Tasks that run the same program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
@@ -84,6 +87,8 @@ pub struct Group {
     pub once: u8,
     /// Nice value, -20 to 19.
     pub nice: i8,
+    /// The user of its tasks; kernel threads are root's.
+    pub user: User,
     /// The CPUs on which its tasks may run.
     pub place: Place,
     /// The period of [`Step::Period`], drawn anew for each period: jitter. Zero if the tasks have
@@ -125,6 +130,7 @@ impl Group {
             programs: alloc::vec![program],
             once: 0,
             nice: 0,
+            user: USER,
             place: Place::Anywhere,
             period: Draw::fixed(Span::ZERO),
             deadline: None,

@@ -3,14 +3,16 @@
 //! Profiles as bytes, for a file or for memory shared with another process.
 //!
 //! ```text
-//! version 3, this program's, little endian:
-//!   magic "PANDEMDB" | version u32 | count u32 | count entries of 64 bytes | checksum u64
+//! version 4, this program's, little endian:
+//!   magic "PANDEMDB" | version u32 | count u32 | count entries of 72 bytes | checksum u64
 //!
-//! entry: eight words of 64 bits
+//! entry: nine words of 64 bits
 //!   0, 1  name, padded with zeros        5  votes: batch | interactive << 32
 //!   2     run, ns                        6  votes: lat_critical | observations << 32
 //!   3     deviation of run, ns           7  last seen, minutes | misses << 32
-//!   4     wakes | switches << 32, mHz
+//!   4     wakes | switches << 32, mHz    8  user, 0xffff_ffff if unknown
+//!
+//! version 3, read only: the same without word 8
 //!
 //! versions 1 and 2, PANDEMONIUM's, read only:
 //!   magic "PDDB" | version u32 | count u32 | count entries
@@ -19,24 +21,28 @@
 //!          observations u32, votes u32
 //! ```
 //!
-//! PANDEMONIUM's versions have no checksum. The magic of version 3 differs from theirs in more than
-//! one bit, so a damaged file of version 3 is not read as one of theirs.
+//! Entries of versions 1 to 3 do not tell the user, so they are of an unknown one.
+//!
+//! PANDEMONIUM's versions have no checksum. The magic of this program's versions differs from
+//! theirs in more than one bit, so a damaged file is not read as one of theirs.
 //!
 //! Any program may have written the bytes. So the decoder allocates nothing before it has checked
 //! the count against the length, and it clamps numbers that are out of range.
 
-use super::{Minute, Profile, Rate, Votes};
-use crate::task::{COMM_LEN, Comm, Tier};
+use super::{Minute, Profile, Program, Rate, Votes};
+use crate::task::{COMM_LEN, Comm, Tier, User};
 use crate::time::Span;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// First bytes of version 3.
+/// First bytes of versions 3 and 4.
 pub const MAGIC: [u8; 8] = *b"PANDEMDB";
 /// The version that is written.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Words of an entry.
-pub const WORDS: usize = 8;
+pub const WORDS: usize = 9;
+/// Words of an entry of version 3.
+pub const WORDS_WITHOUT_USER: usize = 8;
 /// Bytes of an entry.
 pub const ENTRY_LEN: usize = WORDS * 8;
 /// Bytes before the first entry.
@@ -97,7 +103,7 @@ impl core::error::Error for DecodeError {}
 
 /// An entry as words, for memory that is shared word by word.
 pub fn pack(profile: &Profile) -> [u64; WORDS] {
-    let [low, high] = profile.comm.to_words();
+    let [low, high] = profile.program.comm.to_words();
     let [batch, interactive, lat_critical] = profile.votes.as_raw();
     [
         low,
@@ -108,6 +114,7 @@ pub fn pack(profile: &Profile) -> [u64; WORDS] {
         pair(batch, interactive),
         pair(lat_critical, profile.observations),
         pair(profile.last_seen.as_unix(), u32::from(profile.misses)),
+        u64::from(profile.program.user.as_raw()),
     ]
 }
 
@@ -118,7 +125,7 @@ pub fn unpack(words: &[u64; WORDS]) -> Profile {
     let (lat_critical, observations) = unpair(words[6]);
     let (minute, misses) = unpair(words[7]);
     Profile {
-        comm: Comm::from_words([words[0], words[1]]),
+        program: Program { comm: Comm::from_words([words[0], words[1]]), user: user(words[8]) },
         votes: Votes::from_raw([batch, interactive, lat_critical]),
         run: Span::from_nanos(words[2]),
         run_dev: Span::from_nanos(words[3]),
@@ -130,9 +137,21 @@ pub fn unpack(words: &[u64; WORDS]) -> Profile {
     }
 }
 
+/// An entry of version 3 as one of this version.
+pub fn without_user(words: [u64; WORDS_WITHOUT_USER]) -> [u64; WORDS] {
+    let mut whole = [u64::from(User::UNKNOWN.as_raw()); WORDS];
+    whole[..WORDS_WITHOUT_USER].copy_from_slice(&words);
+    whole
+}
+
+/// The user of a word. A number that no user can have is that of none.
+fn user(word: u64) -> User {
+    u32::try_from(word).map_or(User::UNKNOWN, User::new)
+}
+
 /// Encodes a database.
 pub fn encode(profiles: &[Profile]) -> Vec<u8> {
-    let count = u32::try_from(profiles.len()).expect("a database holds at most 2^20 names");
+    let count = u32::try_from(profiles.len()).expect("a database holds at most 2^20 programs");
     let mut bytes = Vec::with_capacity(HEADER_LEN + profiles.len() * ENTRY_LEN + CHECKSUM_LEN);
     bytes.extend(MAGIC);
     bytes.extend(VERSION.to_le_bytes());
@@ -145,7 +164,7 @@ pub fn encode(profiles: &[Profile]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes a database of version 3 or of PANDEMONIUM.
+/// Decodes a database of version 3 or 4, or of PANDEMONIUM.
 ///
 /// PANDEMONIUM does not store when a name was seen, so its entries count as seen at `when`.
 pub fn decode(bytes: &[u8], when: Minute) -> Result<Vec<Profile>, DecodeError> {
@@ -163,24 +182,27 @@ pub fn decode(bytes: &[u8], when: Minute) -> Result<Vec<Profile>, DecodeError> {
 fn decode_ours(bytes: &[u8]) -> Result<Vec<Profile>, DecodeError> {
     let header = bytes.get(MAGIC.len()..HEADER_LEN).ok_or(DecodeError::Truncated)?;
     let (version, entries) = unpair(word(header));
-    if version != VERSION {
-        return Err(DecodeError::Version(version));
-    }
+    let words = match version {
+        VERSION => WORDS,
+        3 => WORDS_WITHOUT_USER,
+        _ => return Err(DecodeError::Version(version)),
+    };
     let wrong_length = DecodeError::Length { entries, bytes: bytes.len() };
     let body = &bytes[HEADER_LEN..];
-    // 2^32 entries of 64 bytes cannot overflow 64 bits.
-    if body.len() as u64 != u64::from(entries) * ENTRY_LEN as u64 + CHECKSUM_LEN as u64 {
+    // 2^32 entries of 72 bytes cannot overflow 64 bits.
+    if body.len() as u64 != u64::from(entries) * (words * 8) as u64 + CHECKSUM_LEN as u64 {
         return Err(wrong_length);
     }
     let (summed, sum) = bytes.split_at(bytes.len() - CHECKSUM_LEN);
     if checksum(summed) != word(sum) {
         return Err(DecodeError::Checksum);
     }
-    Ok(summed[HEADER_LEN..].chunks_exact(ENTRY_LEN).map(entry).collect())
+    Ok(summed[HEADER_LEN..].chunks_exact(words * 8).map(entry).collect())
 }
 
+/// Decodes an entry of version 3 or 4.
 fn entry(bytes: &[u8]) -> Profile {
-    let mut words = [0; WORDS];
+    let mut words = without_user([0; WORDS_WITHOUT_USER]);
     for (word_of, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         *word_of = word(chunk);
     }
@@ -215,7 +237,7 @@ fn original_entry(bytes: &[u8], when: Minute) -> Profile {
     let mut counts = [0; 3];
     counts[tier.index()] = votes.min(ORIGINAL_VOTES_MAX);
     Profile {
-        comm: Comm::from_kernel(name),
+        program: Program { comm: Comm::from_kernel(name), user: User::UNKNOWN },
         votes: Votes::fresh(counts),
         run: Span::from_nanos(word(&bytes[24..32])),
         run_dev: Span::from_nanos(detail(32)),

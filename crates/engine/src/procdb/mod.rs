@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The process database: a profile of every program name, learned from its tasks, that predicts
-//! how a new task of that name behaves.
+//! The process database: a profile of every program name of each user, learned from its tasks, that
+//! predicts how a new task of that name and user behaves.
 //!
 //! ```text
 //! mature task --Observation--> learn --> Profile (votes, averages) --> predict --> new task
@@ -14,15 +14,15 @@
 //! in a row. A profile predicts only if its votes agree well enough ([`Confidence`]).
 //!
 //! This module is the learning rule, a pure function of one profile; `table` stores the profiles
-//! and finds them by name; [`codec`] converts them to bytes. Time is an argument ([`Minute`]), and
-//! nothing here accesses a file.
+//! and finds them by name and user; [`codec`] converts them to bytes. Time is an argument
+//! ([`Minute`]), and nothing here accesses a file.
 
 pub mod codec;
 mod table;
 
 pub use table::{CAPACITY, ProcDb, RETENTION_DAYS, Summary};
 
-use crate::task::{Comm, Tier};
+use crate::task::{Comm, Tier, User};
 use crate::time::Span;
 
 /// An average moves by one part in this many towards each observation (PANDEMONIUM's number).
@@ -190,11 +190,31 @@ impl Votes {
     }
 }
 
+/// Whose profile it is: a name, and the user of the tasks. What tasks of one user teach counts for
+/// no other user: a name is whatever a task makes of it.
+///
+/// A program of an unknown user is one that was learned where users are not told, or by a version
+/// that did not know them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Program {
+    /// The name.
+    pub comm: Comm,
+    /// The user.
+    pub user: User,
+}
+
+impl Program {
+    /// The same name, of an unknown user.
+    pub const fn of_unknown(self) -> Program {
+        Program { user: User::UNKNOWN, ..self }
+    }
+}
+
 /// The behaviour of one mature task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// The task's name.
-    pub comm: Comm,
+    /// The task's name and user.
+    pub program: Program,
     /// The tier by behaviour, before any list of names changed it.
     pub tier: Tier,
     /// Average length of a run between two sleeps.
@@ -248,12 +268,12 @@ pub struct Prediction {
     pub confidence: Confidence,
 }
 
-/// What was learned about one name.
+/// What was learned about one program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// The name.
-    pub comm: Comm,
-    /// The observed tiers of tasks of this name.
+    /// The name, and the user whose tasks have taught.
+    pub program: Program,
+    /// The observed tiers of these tasks.
     pub votes: Votes,
     /// Average length of their runs between two sleeps.
     pub run: Span,
@@ -272,12 +292,12 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The profile of an unknown name.
-    pub fn unseen(comm: Comm) -> Profile {
-        Profile { comm, ..Profile::default() }
+    /// The profile of an unknown program.
+    pub fn unseen(program: Program) -> Profile {
+        Profile { program, ..Profile::default() }
     }
 
-    /// Learns from an observation of this name.
+    /// Learns from an observation of this program.
     pub fn learn(&mut self, when: Minute, seen: &Observation) -> Verdict {
         let verdict = seen.verdict();
         match verdict {
@@ -286,7 +306,7 @@ impl Profile {
             Verdict::Wrong => self.misses = self.misses.saturating_add(1),
         }
         if self.misses >= MISSES_MAX {
-            *self = Profile { last_seen: self.last_seen, ..Profile::unseen(self.comm) };
+            *self = Profile { last_seen: self.last_seen, ..Profile::unseen(self.program) };
         }
         if self.observations == 0 {
             self.run = seen.run;
@@ -337,7 +357,7 @@ impl Profile {
         })
     }
 
-    /// The newer of two profiles of one name.
+    /// The newer of two profiles of one program.
     ///
     /// The votes of two databases are not added. One database began as a copy of the other, so the
     /// newer profile contains the votes of both, and adding would count them twice at every save.
@@ -351,7 +371,7 @@ impl Profile {
         (
             (self.last_seen, self.observations, self.misses),
             (self.votes, self.run, self.run_dev),
-            (self.wake_freq, self.csw_rate, self.comm),
+            (self.wake_freq, self.csw_rate, self.program),
         )
     }
 
@@ -360,8 +380,8 @@ impl Profile {
     /// Only the day of the last observation counts, not the minute. Within a day a name with many
     /// observations outlasts one with few, so that a flood of names that are seen once evicts its
     /// own names.
-    fn worth(&self) -> (u32, u32, Comm) {
-        (self.last_seen.day(), self.observations, self.comm)
+    fn worth(&self) -> (u32, u32, Program) {
+        (self.last_seen.day(), self.observations, self.program)
     }
 }
 

@@ -6,9 +6,9 @@ use super::Pandemonium;
 use super::behaviour::Behaviour;
 use super::classify::Classification;
 use super::known::NamePrediction;
-use pandemonium_engine::procdb::{Minute, Profile};
+use pandemonium_engine::procdb::{Minute, Profile, Program};
 use pandemonium_engine::runqueue::Slot;
-use pandemonium_engine::task::Tier;
+use pandemonium_engine::task::{Arrival, Tier, User};
 use pandemonium_engine::{Learning, Memo};
 
 impl Learning for Pandemonium {
@@ -46,16 +46,29 @@ impl Learning for Pandemonium {
     }
 }
 
+/// The name and the user of the task.
+pub fn program_of(arrival: &Arrival) -> Program {
+    let user = arrival.facts.map_or(User::UNKNOWN, |facts| facts.user);
+    Program { comm: arrival.comm, user }
+}
+
 impl Pandemonium {
     /// Teaches the process database what this task turned out to be, at most once a minute.
-    pub(super) fn tell_programs(&mut self, slot: Slot) {
+    ///
+    /// A task of an unknown user teaches only where no task's user is known: a task whose record
+    /// another one uses is not to teach what counts for all users.
+    pub(super) fn tell_programs(&mut self, slot: Slot, arrival: &Arrival) {
+        let program = program_of(arrival);
+        if self.sees_users && !program.user.is_known() {
+            return;
+        }
         let task = self.table.data_mut(slot);
         if !self.knobs.rules.procdb || task.learned == Some(self.minute) {
             return;
         }
         task.learned = Some(self.minute);
         let mut observed = task.behaviour.observation(task.classification.behaves);
-        observed.comm = task.comm;
+        observed.program = program;
         if let NamePrediction::Tier(tier) = task.name_prediction {
             observed.predicted = Some(tier);
             task.name_prediction = NamePrediction::Nothing;

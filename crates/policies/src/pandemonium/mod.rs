@@ -31,6 +31,7 @@ use self::classify::Classifier;
 use self::fair::{Clock, KeyInput, charge, effective_weight};
 use self::forks::has_just_forked;
 use self::known::{NamePrediction, Task};
+use self::learning::program_of;
 pub use self::order::LIGHT_WAIT;
 use self::order::{Choice, Group, Situation, Turns, choose};
 use self::placement::{PlacementContext, Placer};
@@ -69,6 +70,8 @@ pub struct Pandemonium {
     placer: Placer,
     programs: ProcDb,
     minute: Minute,
+    /// Whether the fast path tells the users of tasks.
+    sees_users: bool,
     limits: Scaling,
     knobs: Knobs,
     /// New tasks with a name that the process database knew.
@@ -107,6 +110,7 @@ impl Pandemonium {
             placer: Placer::new(setup),
             programs: ProcDb::new(CAPACITY),
             minute: Minute::default(),
+            sees_users: false,
             limits,
             knobs: Knobs::default(),
             predictions: 0,
@@ -134,7 +138,7 @@ impl Pandemonium {
 
     /// Applies a new name ([`Task::begin_as`]).
     fn rename(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) -> bool {
-        let known = self.programs.predict(&arrival.comm).filter(|_| self.knobs.rules.procdb);
+        let known = self.programs.predict(&program_of(arrival)).filter(|_| self.knobs.rules.procdb);
         let name = self.classifier.look_up(&arrival.comm);
         self.predictions += u64::from(known.is_some());
         self.table.data_mut(slot).begin_as(now, arrival, name, known)
@@ -150,6 +154,7 @@ impl Pandemonium {
         since: Span,
         running: u32,
     ) {
+        self.sees_users |= program_of(arrival).user.is_known();
         let ran = self.account(slot, arrival, running);
         let again;
         let mut arrival = arrival;
@@ -177,7 +182,7 @@ impl Pandemonium {
         // once, since it may exit before it matures.
         let mature = task.behaviour.is_mature();
         if arrival.cause == Cause::Wakeup && mature || turned && !mature {
-            self.tell_programs(slot);
+            self.tell_programs(slot, arrival);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::script::{arrival, knobs};
 use crate::world::{World, sent};
 use pandemonium_engine::Setup;
 use pandemonium_engine::facts::Facts;
-use pandemonium_engine::task::{Arrival, Cause, Comm, Dispatch, Pid, Reason, Tier, Weight};
+use pandemonium_engine::task::{Arrival, Cause, Comm, Dispatch, Pid, Reason, Tier, User, Weight};
 use pandemonium_engine::time::Span;
 use pandemonium_engine::{Limits, Policy};
 use pandemonium_policies::knobs::{Knobs, Rules};
@@ -241,6 +241,36 @@ fn the_prediction_for_a_new_name_is_used_at_once() {
     let mut world = among_hogs(&mut policy);
     world.decide(&[Arrival { comm: Comm::from_text("make"), ..child(1, 50) }]);
     assert_eq!(world.decide(&[child(2, 300)])[0].tier, Tier::Batch);
+}
+
+/// What a user's hogs, named like an editor, teach does not change how urgent an editor of another
+/// user is when it begins.
+#[test]
+fn a_hog_named_like_another_user_s_editor_does_not_slow_that_editor() {
+    let of = |user, pid, ticket, used| {
+        let facts = Facts { user, cpu_time: used, wakeups: 1, ..Facts::default() };
+        let awake = if ticket == 1 { Span::ZERO } else { used };
+        Arrival { facts: Some(facts), awake, pid: arrival(pid, 1).pid, ..hog(ticket, Span::ZERO) }
+    };
+    let first_tier = |user| {
+        let mut policy = Pandemonium::new(&Setup::of_cpus(1));
+        let mut world = World::new(&mut policy);
+        for ticket in 1..=40 {
+            let used = Span::from_millis(8 * ticket);
+            let hogs = (100..120).map(|pid| of(User::new(1_001), pid, ticket, used));
+            world.decide(&hogs.collect::<Vec<_>>());
+            world.pass(Span::from_millis(10));
+        }
+        // Its name is new: it was another program when it was forked.
+        let used = Span::from_micros(300);
+        let forked = Arrival { comm: Comm::from_text("sh"), ..of(user, 7, 1, Span::ZERO) };
+        world.decide(&[forked]);
+        world.decide(&[of(user, 7, 2, used)])[0].tier
+    };
+    assert_eq!(first_tier(User::new(1_001)), Tier::Batch, "the hogs have taught nothing");
+    assert_eq!(first_tier(User::new(1_000)), Tier::Interactive);
+    assert_eq!(first_tier(User::ROOT), Tier::Interactive);
+    assert_eq!(first_tier(User::UNKNOWN), Tier::Interactive);
 }
 
 /// This is the order in the kernel's queues, where a task waits after its dispatch.

@@ -3,7 +3,7 @@
 //! Reads a recording. The file is untrusted input: whatever is in it, reading takes a bounded
 //! amount of memory, and time in proportion to the size of the file.
 
-use super::write::{Header, MAGIC, VERSION};
+use super::write::{Header, MAGIC, OLDEST, VERSION};
 use crate::{Entry, WORDS_MAX, decode, length};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
@@ -59,8 +59,8 @@ impl<R: Read> Recording<R> {
         ensure!(start[..8] == *MAGIC, "this is no recording of pandemonium_lab");
         let version = u32::from_le_bytes([start[8], start[9], start[10], start[11]]);
         ensure!(
-            version == VERSION,
-            "the recording has format {version}, and this program reads format {VERSION}"
+            (OLDEST..=VERSION).contains(&version),
+            "the recording has format {version}, and this program reads {OLDEST} to {VERSION}"
         );
         let mut input = zstd::Decoder::new(Counted { input, bytes: 0 })?;
         let mut size = [0; 4];

@@ -11,12 +11,15 @@ use std::io::Write;
 
 /// The first bytes of every recording.
 pub const MAGIC: &[u8; 8] = b"PNDMREC\n";
-/// Raised when the meaning of an entry or of the header changes. Readers refuse other versions.
+/// Raised when the meaning of an entry or of the header changes. Readers refuse later versions.
 /// 2: a policy's setup is recorded as entries, and the times and reasons of tasks are kept.
 /// 3: a round's view has the set of busy CPUs.
 /// 4: tasks have more facts.
 /// 5: settings are those of the policy in the header; rescues are counted per round.
-pub const VERSION: u32 = 7;
+/// 8: tasks and learned profiles have a user.
+pub const VERSION: u32 = 8;
+/// The earliest format that readers accept: what it lacks has a value that says so.
+pub const OLDEST: u32 = 7;
 /// zstd level: the fastest regular one, since compression competes with the recorded workload.
 const LEVEL: i32 = 1;
 /// Bytes gathered before they are compressed: a call of the compressor per word would cost more
@@ -134,7 +137,7 @@ impl Redactor {
             Entry::Named(name, _) => self.acted_on.push(*name),
             Entry::Took(arrival) => arrival.comm = self.name(arrival.comm),
             Entry::Remembered(memo) => memo.comm = self.name(memo.comm),
-            Entry::Known(profile) => profile.comm = self.name(profile.comm),
+            Entry::Known(profile) => profile.program.comm = self.name(profile.program.comm),
             _ => {}
         }
     }

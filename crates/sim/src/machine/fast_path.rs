@@ -13,7 +13,7 @@ use crate::observer::{Event, Observer};
 use pandemonium_engine::KernelRules;
 use pandemonium_engine::Policy;
 use pandemonium_engine::facts::Facts;
-use pandemonium_engine::task::{CpuId, Pid, Tier};
+use pandemonium_engine::task::{CpuId, Pid, Tier, User};
 use pandemonium_engine::time::{Span, Stamp};
 
 pub(super) const fn rank(tier: Tier) -> u32 {
@@ -340,6 +340,7 @@ impl<W: Observer> Machine<W> {
             workqueue: group.comm.as_bytes().starts_with(b"kworker/"),
             idle_class: group.idle_class,
             nice: task.nice,
+            user: if group.kthread { User::ROOT } else { group.user },
             allowed: task.mask.reported(self.setup.shape.cpus),
             kicked: CpuId::new(i32::from(task.kicked)),
             handed_off: task.handed_off,

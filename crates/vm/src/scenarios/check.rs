@@ -43,8 +43,16 @@ fn expect_green(guest: &Guest, when: &str) -> Result<()> {
     let json: Value = serde_json::from_str(&json).with_context(|| format!("{when}: {json}"))?;
     ensure!(code == Some(0) && json["can_run"] == true, "{when}: as JSON: {json}");
     ensure!(json["kernel"] == kernel::release()?, "{when}: of another kernel: {json}");
-    for topic in ["kernel", "types (BTF)", "backend", "fast path", "privileges", "other scheduler"]
-    {
+    let topics = [
+        "kernel",
+        "types (BTF)",
+        "backend",
+        "fast path",
+        "privileges",
+        "process numbers",
+        "other scheduler",
+    ];
+    for topic in topics {
         let findings = json["findings"].as_array().context("findings are a list")?;
         let finding = findings.iter().find(|finding| finding["topic"] == topic);
         let level = finding.map(|finding| &finding["level"]);

@@ -8,6 +8,7 @@ use crate::guest::scheduler::{self, LOAD_LIMIT, Scheduler};
 use crate::guest::{Guest, report};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
+use scx_stats::prelude::StatsClient;
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -18,7 +19,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "tune",
         about: "changing a knob while hogs run changes how often they are switched; a value out of \
-            range, or another user, changes nothing",
+            range, or another user, changes nothing; a group reads statistics, and only that",
         once: true,
         run: tune,
         ..USUAL
@@ -56,7 +57,7 @@ pub fn ask(guest: &Guest, arguments: &[&str]) -> Result<String> {
 }
 
 fn tune(guest: &Guest) -> Result<()> {
-    let scheduler = Scheduler::start(guest, &[])?;
+    let scheduler = Scheduler::start(guest, &["--stats-group", "nogroup"])?;
     let _load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
     let refused: [(&[&str], &[&str]); 4] = [
         (&["tune", "batch_slice_us=99"], &["batch_slice_us", "100 to 100000"]),
@@ -72,6 +73,7 @@ fn tune(guest: &Guest) -> Result<()> {
     unprivileged.uid(NOBODY).gid(NOBODY);
     let what = "tune without privileges";
     expect_refusal(what, &mut unprivileged, UNPRIVILEGED, &["only the user"])?;
+    group_reads(guest)?;
     ensure!(scheduler.statistics()?.count("nr_knobs_set")? == 0, "a refused knob was set");
 
     // Two slices. Only the second is longer than a tick, at which the kernel ends slices.
@@ -91,6 +93,39 @@ fn tune(guest: &Guest) -> Result<()> {
     let ended = scheduler.finish()?;
     let last = ended.output.iter().rfind(|line| line.starts_with("[KNOBS]"));
     report::note(last.context("the last line on knobs is missing")?.as_str());
+    Ok(())
+}
+
+/// A member of the group reads statistics, and may neither ask nor change anything; a user who is
+/// no member may not read either.
+fn group_reads(guest: &Guest) -> Result<()> {
+    const STRANGER: u32 = 1_234;
+    let by = |arguments: &[&str], user: u32, group: u32| {
+        let mut command = scheduler::command(guest, arguments);
+        command.uid(user).gid(group);
+        command
+    };
+    for arguments in [&["metrics"][..], &["top", "--once"]] {
+        let what = format!("{} by a group", arguments.join(" "));
+        let mut child = by(arguments, NOBODY, NOBODY).spawn().context("starting a client")?;
+        let status = scheduler::wait_with_limit(&mut child, LIMIT)?;
+        let mut message = String::new();
+        child.stderr.take().context("stderr is piped")?.read_to_string(&mut message)?;
+        ensure!(status.is_some_and(|status| status.success()), "{what}: {status:?}: {message}");
+        let what = format!("{} by a user outside the group", arguments.join(" "));
+        let mut stranger = by(arguments, STRANGER, STRANGER);
+        expect_refusal(&what, &mut stranger, UNPRIVILEGED, &["only the user"])?;
+    }
+    let mut asks = by(&["explain", "1"], NOBODY, NOBODY);
+    expect_refusal("explain by a group", &mut asks, UNPRIVILEGED, &["only the user"])?;
+    // Not by the program, which does not try: by the socket itself.
+    let mut client = StatsClient::new()
+        .set_path("/var/run/scx/root/scx_pandemonium_user.group/stats")
+        .connect(Some(5_000))?;
+    let request = [("target", "tune"), ("set", "lag_scale=9")];
+    let request = request.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let answer = client.request::<serde_json::Value>("stats", request);
+    ensure!(answer.is_err(), "the socket of the group takes knobs: {answer:?}");
     Ok(())
 }
 

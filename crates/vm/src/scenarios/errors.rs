@@ -58,6 +58,7 @@ pub const USAGE: i32 = 2;
 /// Exit code: missing privileges.
 pub const UNPRIVILEGED: i32 = 3;
 const ALREADY_LOADED: i32 = 5;
+const REFUSED: i32 = 6;
 const EJECTED: i32 = 7;
 /// Exit code: an internal error.
 const FAULT: i32 = 1;
@@ -88,6 +89,11 @@ fn errors(guest: &Guest) -> Result<()> {
             parts,
         )?;
     }
+    let own_pids = &mut in_own_pids(scheduler::command(guest, &[]));
+    expect_refusal("in a PID namespace of its own", own_pids, REFUSED, &["PID namespace"])?;
+    let group = ["--stats-group", "no-such-group"];
+    let parts = &["no-such-group", "/etc/group"];
+    expect_refusal(&group.join(" "), &mut scheduler::command(guest, &group), USAGE, parts)?;
     ensure!(
         kernel::sched_ext_state()? == "disabled",
         "a refused start left sched_ext {}",
@@ -96,6 +102,27 @@ fn errors(guest: &Guest) -> Result<()> {
     let first = Scheduler::start(guest, &[])?;
     expect_refusal("beside another", &mut scheduler::command(guest, &[]), ALREADY_LOADED, &[])?;
     first.finish().context("the first instance, after the second was refused").map(drop)
+}
+
+/// Has the program run in a PID namespace of its own, in which a process must be forked.
+fn in_own_pids(mut command: Command) -> Command {
+    // SAFETY: plain system calls between fork and exec, on memory of this process's own.
+    unsafe {
+        command.pre_exec(|| {
+            if libc::unshare(libc::CLONE_NEWPID) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            match libc::fork() {
+                0 => Ok(()),
+                child => {
+                    let mut status = 0;
+                    libc::waitpid(child, &mut status, 0);
+                    libc::_exit(libc::WEXITSTATUS(status))
+                }
+            }
+        });
+    }
+    command
 }
 
 /// Runs a program that must exit with this code and print one sentence on stderr that contains each

@@ -114,7 +114,7 @@ fn tiers(guest: &Guest) -> Result<()> {
         let line = line.with_context(|| format!("{name} was not learned: {table}"))?;
         report::note(line);
         // A question mark follows a tier that is not learned well enough.
-        ensure!(line.split_whitespace().nth(1) == Some("batch"), "{name} is not known: {line}");
+        ensure!(line.split_whitespace().nth(2) == Some("batch"), "{name} is not known: {line}");
     }
     let predictions = run(guest, &arguments, SECOND_S)?.1;
     report::note(format!("in the second run {predictions} tasks were known by name"));

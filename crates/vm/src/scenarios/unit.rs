@@ -6,7 +6,7 @@
 use crate::guest::load::{Kind, Load};
 use crate::guest::memory::Memory;
 use crate::guest::scheduler::Scheduler;
-use crate::guest::{Guest, report};
+use crate::guest::{Guest, kernel, report};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
 use libc::{c_int, c_ulong};
@@ -17,7 +17,8 @@ pub const ALL: &[Scenario] = &[Scenario {
     name: "unit",
     about: "with no more capabilities, socket families and kinds of memory than its systemd unit \
         allows, the scheduler starts, schedules a load with the whole fast path, and stops; its \
-        processes keep no capability that they do not need, and the worker at most 48 MiB",
+        processes keep no capability that they do not need, the kernel refuses them no system \
+        call, and the worker holds at most 48 MiB",
     run: unit,
     ..USUAL
 }];
@@ -38,11 +39,18 @@ const LAST_CAPABILITY: u32 = 40;
 /// Memory that was writable does not become executable, nor does it begin as both (since 6.3).
 const PR_SET_MDWE: c_int = 65;
 const PR_MDWE_REFUSE_EXEC_GAIN: c_ulong = 1;
+/// The filters of system calls: this scenario's and the supervisor's; in the worker that of
+/// scx_rustland_core and two of its own as well.
+const SUPERVISOR_FILTERS: &str = "Seccomp_filters:\t2";
+const WORKER_FILTERS: &str = "Seccomp_filters:\t5";
+/// What the kernel's log says of each system call that a filter refuses.
+const REFUSED: &str = "type=1326";
 /// While a worker runs, the kernel must not move its pages.
 const COMPACTION: &str = "/proc/sys/vm/compact_unevictable_allowed";
 
 fn unit(guest: &Guest) -> Result<()> {
     let kept = confine()?;
+    let before = fs::read_to_string(COMPACTION)?;
     let scheduler = Scheduler::start(guest, &[])?;
     let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
     let work = load.steps_in(Duration::from_secs(3));
@@ -57,7 +65,24 @@ fn unit(guest: &Guest) -> Result<()> {
     let compaction = fs::read_to_string(COMPACTION)?;
     ensure!(compaction.trim() == "0", "the kernel may move the scheduler's pages");
     Memory::of_scheduler(&scheduler)?.expect_at_most(RESIDENT_MAX)?;
-    scheduler.finish().map(drop)
+    scheduler.finish()?;
+    let after = fs::read_to_string(COMPACTION)?;
+    ensure!(after == before, "after the end the kernel's setting is {after}, not {before}");
+    expect_no_refused_call()
+}
+
+/// The filters of the scheduler's processes have refused nothing that these need. The kernel's log
+/// has the call that this scenario's own filter has refused, if it tells of such calls at all.
+fn expect_no_refused_call() -> Result<()> {
+    let messages = kernel::messages();
+    let own = format!(" pid={} ", std::process::id());
+    let refused = messages.lines().filter(|line| line.contains(REFUSED));
+    let (ours, others): (Vec<_>, Vec<_>) = refused.partition(|line| line.contains(&own));
+    report::note(format!("refused calls in the kernel's log: {} of this scenario", ours.len()));
+    match others.first() {
+        Some(line) => bail!("a process needs a call that is refused: {line}"),
+        None => Ok(()),
+    }
 }
 
 /// Every thread of the worker keeps what scheduling needs; the supervisor keeps what the next
@@ -66,8 +91,8 @@ fn expect_privileges(scheduler: &Scheduler, kept: u64) -> Result<()> {
     let [ipc_lock, _, sys_nice, _, perfmon, bpf] = CAPABILITIES.map(|(_, bit)| 1_u64 << bit);
     let scheduling = ipc_lock | sys_nice | perfmon | bpf;
     let expected = [
-        (scheduler.worker()?, scheduling, scheduling, "Seccomp:\t2"),
-        (scheduler.pid(), kept, sys_nice, "CapAmb:\t0000000000000000"),
+        (scheduler.worker()?, scheduling, scheduling, WORKER_FILTERS),
+        (scheduler.pid(), kept, sys_nice, SUPERVISOR_FILTERS),
     ];
     for (process, permitted, effective, further) in expected {
         for thread in fs::read_dir(format!("/proc/{process}/task"))?.flatten() {
@@ -141,9 +166,9 @@ fn allow_unix_sockets_only() -> Result<()> {
         answer(libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    let mode = c_ulong::from(libc::SECCOMP_MODE_FILTER);
+    let (mode, log) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_LOG);
     // SAFETY: the program and its steps outlive the call.
-    let failed = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) } != 0;
+    let failed = unsafe { libc::syscall(libc::SYS_seccomp, mode, log, &raw const program) } != 0;
     match failed {
         true => Err(std::io::Error::last_os_error()).context("setting a seccomp filter"),
         false => Ok(()),
