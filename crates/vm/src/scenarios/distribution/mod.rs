@@ -4,6 +4,7 @@
 //!
 //! The steps build on each other, so the first one that fails ends the scenario.
 
+mod guide;
 mod machine;
 mod package;
 mod power;
@@ -57,6 +58,7 @@ const BOOTS: [&[Step]; 2] = [
         Step { name: "started with the machine", run: service::started },
         Step { name: "flags from /etc/default/scx", run: service::flags },
         Step { name: "stop", run: service::stop },
+        Step { name: "every command of the pages", run: guide::follow },
         Step { name: "the sandbox of scx_loader", run: sandbox::runs },
         Step { name: "remove", run: package::remove },
         Step { name: "purge", run: package::purge },
