@@ -6,6 +6,7 @@
 
 mod guide;
 mod machine;
+mod metrics;
 mod package;
 mod power;
 mod sandbox;
@@ -56,6 +57,7 @@ const BOOTS: [&[Step]; 2] = [
     ],
     &[
         Step { name: "started with the machine", run: service::started },
+        Step { name: "Prometheus", run: metrics::collected },
         Step { name: "flags from /etc/default/scx", run: service::flags },
         Step { name: "stop", run: service::stop },
         Step { name: "every command of the pages", run: guide::follow },
