@@ -54,7 +54,10 @@ fn main() -> ExitCode {
     let built = match env::var(STEP).as_deref() {
         Ok(BACKEND) => build_backend(),
         Ok(FAST_PATH) => build_fast_path(),
-        _ => build_both(),
+        _ => {
+            pack_relocations();
+            build_both()
+        }
     };
     match built {
         Ok(()) => ExitCode::SUCCESS,
@@ -64,6 +67,23 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Has the linker pack the list of addresses that are relocated at the start, which takes half a
+/// megabyte otherwise. The program's C library must know that form, as glibc does from 2.36 on.
+fn pack_relocations() {
+    let is_gnu = env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "gnu");
+    if is_gnu && env::var_os("TARGET") == env::var_os("HOST") && glibc_minor() >= 36 {
+        println!("cargo:rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
+}
+
+/// The N of glibc 2.N on this machine; 0 if there is none.
+fn glibc_minor() -> u32 {
+    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let minor = text.ok().and_then(|text| text.trim().strip_prefix("glibc 2.")?.parse().ok());
+    minor.unwrap_or(0)
 }
 
 fn build_both() -> anyhow::Result<()> {

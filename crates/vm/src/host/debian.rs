@@ -15,16 +15,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Name of the cache item. It changes with the packages.
-const ITEM: &str = "debian-1";
-/// Beside what every Debian has: process 1 and its helpers, what a user types, and the libraries
-/// that the scheduler's package depends on, because the guest has no network to fetch them from.
-const PACKAGES: [&str; 10] = [
+const ITEM: &str = "debian-2";
+/// Beside what every Debian has: process 1 and its helpers, what a user types, what collects
+/// metrics, and the libraries that the scheduler's package depends on, because the guest has no
+/// network to fetch them from.
+const PACKAGES: [&str; 12] = [
     "dbus",
     "init-system-helpers",
     "libelf1t64",
     "libseccomp2",
     "man-db",
     "procps",
+    "prometheus",
+    "prometheus-node-exporter",
     "sudo",
     "systemd-sysv",
     "udev",
@@ -33,6 +36,8 @@ const PACKAGES: [&str; 10] = [
 /// A machine id and a name: without them the first boot asks for both.
 const IDENTITY: &str = "echo 5ca1ab1e5ca1ab1e5ca1ab1e5ca1ab1e >\"$1/etc/machine-id\" && \
     echo debian >\"$1/etc/hostname\" && echo '127.0.0.1 localhost debian' >\"$1/etc/hosts\"";
+/// The services that a step starts when it needs them: at a boot they would only slow it down.
+const DISABLE: &str = "chroot \"$1\" systemctl disable prometheus prometheus-node-exporter";
 /// Of the disk. Its file takes no more room than what is on it.
 const SIZE: &str = "1G";
 const TOOLS: [&str; 2] = ["mmdebstrap", "mkfs.ext4"];
@@ -41,7 +46,7 @@ const TOOLS: [&str; 2] = ["mmdebstrap", "mkfs.ext4"];
 pub fn disk(cache: &Cache) -> Result<PathBuf> {
     let folder = cache.item(ITEM, |folder| {
         expect_means(cache)?;
-        progress::step(&format!("installing a Debian {PROGRAMS} into the cache (two minutes)"));
+        progress::step(&format!("installing a Debian {PROGRAMS} into the cache (some minutes)"));
         let root = folder.join("root");
         install(&sources::find_mirror()?, folder, &root)?;
         make_disk(&root, &folder.join("disk"))?;
@@ -91,6 +96,7 @@ fn install(mirror: &Mirror, folder: &Path, root: &Path) -> Result<()> {
         .arg(format!("--aptopt={}", settings_file.display()))
         .arg("--aptopt=APT::Install-Recommends \"false\"")
         .arg(format!("--customize-hook={IDENTITY}"))
+        .arg(format!("--customize-hook={DISABLE}"))
         .arg(PROGRAMS)
         .arg(root)
         .arg(&sources_file);

@@ -4,7 +4,9 @@
 //!
 //! The steps build on each other, so the first one that fails ends the scenario.
 
+mod guide;
 mod machine;
+mod metrics;
 mod package;
 mod power;
 mod sandbox;
@@ -55,8 +57,10 @@ const BOOTS: [&[Step]; 2] = [
     ],
     &[
         Step { name: "started with the machine", run: service::started },
+        Step { name: "Prometheus", run: metrics::collected },
         Step { name: "flags from /etc/default/scx", run: service::flags },
         Step { name: "stop", run: service::stop },
+        Step { name: "every command of the pages", run: guide::follow },
         Step { name: "the sandbox of scx_loader", run: sandbox::runs },
         Step { name: "remove", run: package::remove },
         Step { name: "purge", run: package::purge },

@@ -2,11 +2,13 @@
 
 //! Installation, upgrade, removal and purge, with apt and from a file.
 
-use super::machine::{UNIT, changed_files, main_pid, property, run, shell, wait_for};
+use super::machine::{UNIT, changed_files, main_pid, property, run, shell, tail, wait_for};
 use super::service::{self, PROCDB};
 use super::{EARLIER, PACKAGE, brought};
+use crate::guest::statistics::Statistics;
 use crate::guest::{Guest, kernel, report};
 use anyhow::{Context, Result, ensure};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -14,6 +16,10 @@ use std::time::Duration;
 const NAME: &str = "scx-pandemonium-user";
 /// Bytes that may be installed.
 const BYTES_MAX: u64 = 12_000_000;
+/// What the user has set before the upgrade.
+const KNOB: &str = "batch_slice_us=2500";
+const RELEASED: &str = "batch_slice_us";
+const PROFILE: &str = "server";
 const START_LIMIT: Duration = Duration::from_secs(150);
 
 /// The version that is installed.
@@ -72,11 +78,14 @@ fn inspect() -> Result<()> {
     shell("systemd-analyze verify /usr/lib/systemd/system/scx_pandemonium_user.service").map(drop)
 }
 
-/// The scheduler that runs is replaced by the new one, and knows what the old one has learned.
+/// The scheduler that runs becomes the new one in the same process, and keeps what the user has set
+/// and what it has learned.
 pub fn upgrade(_: &Guest) -> Result<()> {
     service::expect_in_charge()?;
     let learned = service::learned()?;
     ensure!(!learned.is_empty(), "nothing was learned before the upgrade");
+    shell(&format!("sudo scx_pandemonium_user tune {KNOB} profile={PROFILE}"))?;
+    let before = main_pid()?;
     from_file(PACKAGE)?;
     ensure!(version()? == version_of(PACKAGE)?, "{} is installed", version()?);
     // The file of the replaced program is deleted.
@@ -84,13 +93,42 @@ pub fn upgrade(_: &Guest) -> Result<()> {
         let program = fs::read_link(format!("/proc/{}/exe", main_pid()?)).unwrap_or_default();
         Ok(program == Path::new("/usr/bin/scx_pandemonium_user"))
     })?;
+    // Until then the old worker schedules.
+    wait_for("an upgrade that is over", START_LIMIT, || {
+        let pause = Statistics::ask().and_then(|now| now.count("upgrade_pause_us"));
+        Ok(pause.is_ok_and(|us| us > 0))
+    })
+    .with_context(journal)?;
     service::expect_in_charge()?;
+    ensure!(main_pid()? == before, "the upgrade started another process");
+    expect_kept(&learned)?;
     let enabled = property(UNIT, "UnitFileState")?;
     ensure!(enabled == "enabled", "after the upgrade the unit is {enabled}");
+    shell(&format!("sudo scx_pandemonium_user tune profile=auto --release {RELEASED}")).map(drop)
+}
+
+/// What the unit has said at last.
+fn journal() -> String {
+    let lines = run(&format!("journalctl --unit={UNIT} --output=cat --no-pager"));
+    lines.map(|lines| tail(&lines.output)).unwrap_or_default()
+}
+
+/// Knob, profile and programs are those of before.
+fn expect_kept(learned: &BTreeSet<String>) -> Result<()> {
+    let knobs = shell("sudo scx_pandemonium_user tune")?;
+    let is_kept = |line: &str| line.starts_with(KNOB) && line.contains("* ");
+    ensure!(knobs.lines().any(is_kept), "the upgrade lost the knob {KNOB}: {knobs}");
+    let now = Statistics::ask()?;
+    ensure!(now.text("profile")? == PROFILE, "the upgrade lost the profile {PROFILE}");
     let known = service::learned()?;
     let lost = learned.iter().find(|name| !known.contains(*name));
     ensure!(lost.is_none(), "the upgrade lost what was learned of {lost:?}");
-    report::note(format!("{} programs are known before and after the upgrade", learned.len()));
+    report::note(format!(
+        "upgraded in the same process: knob, profile and {} programs are kept; the kernel's own \
+         scheduler ran for {} us",
+        learned.len(),
+        now.count("upgrade_pause_us")?
+    ));
     Ok(())
 }
 
