@@ -40,7 +40,7 @@ const BUILDS: &str = "it builds, and no compiler is here: every other command us
 const INSTALLS: &str = "a step before it runs it";
 
 /// The first line that begins a command says how it is run.
-const COMMANDS: [(&str, How); 43] = [
+const COMMANDS: [(&str, How); 44] = [
     ("make run", Not("it boots a machine, and this is one: the suite's scenario demo is the same")),
     ("make test", Not("it is the test that this is a part of")),
     ("make build", Not(BUILDS)),
@@ -81,6 +81,7 @@ const COMMANDS: [(&str, How); 43] = [
     ("scx_pandemonium_user man ", Any(0)),
     ("pandemonium_lab run ", Any(0)),
     ("pandemonium_lab mixes ", Watches),
+    ("pandemonium_lab search", Watches),
     ("pandemonium_lab new ", Any(0)),
     // Another policy decides otherwise, which is what the exit code says.
     ("pandemonium_lab replay bad.rec --policy ", Any(1)),
