@@ -272,16 +272,18 @@ static u32 woken_idle_cpu;
 static void wake_idle_cpu(u64 now)
 {
 	struct fp_settings *s = the_settings();
-	u32 cpu = woken_idle_cpu;
+	u32 last = woken_idle_cpu;
 	s32 i;
 
 	if (!s || !s->wakes_idle || (s->waiting == FP_IDLE && !scx_bpf_dsq_nr_queued(SHARED_QUEUE)))
 		return;
 	bpf_for(i, 0, scanned()) {
+		/* Counted from `i`: the verifier follows each value of a number that the loop changes. */
+		u32 cpu = last + 1 + i;
 		struct fp_cpu *c;
 
-		if (++cpu >= nr_cpus)
-			cpu = 0;
+		if (cpu >= nr_cpus)
+			cpu -= nr_cpus;
 		c = cpu_record(cpu);
 		if (!c || c->occupant != FP_IDLE || !kicks_are_on())
 			continue;

@@ -12,8 +12,6 @@ pub struct Scenario {
     pub about: &'static str,
     /// Number of virtual CPUs; `None` for the number that the suite was given.
     pub cpus: Option<u32>,
-    /// CPUs that the kernel is ready for beside those that it has.
-    pub possible_cpus: u32,
     /// The host kills the boot after so many seconds in fast mode (about 8 go to the boot itself).
     pub limit_s: u64,
     pub expect: Expect,
@@ -47,7 +45,6 @@ pub const USUAL: Scenario = Scenario {
     name: "",
     about: "",
     cpus: None,
-    possible_cpus: 0,
     limit_s: 60,
     expect: Expect::Pass,
     stress_ng: false,

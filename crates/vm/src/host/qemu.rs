@@ -28,8 +28,6 @@ pub struct Machine<'a> {
     pub kernel: &'a Path,
     pub initramfs: &'a Path,
     pub cpus: u32,
-    /// CPUs that the kernel must be ready for, at least `cpus`: the rest is never plugged in.
-    pub possible_cpus: u32,
     pub mode: Mode,
     /// Kernel arguments beyond those every boot needs.
     pub arguments: &'a str,
@@ -71,8 +69,7 @@ impl Qemu {
                 command.args(["-accel", "tcg,thread=single"]).args(clock).args(timers)
             }
         };
-        let smp = format!("cpus={},maxcpus={}", machine.cpus, machine.possible_cpus);
-        command.args(["-cpu", "max", "-smp", &smp, "-m", MEMORY]);
+        command.args(["-cpu", "max", "-smp", &machine.cpus.to_string(), "-m", MEMORY]);
         command.args(["-no-user-config", "-nodefaults", "-display", "none"]);
         match machine.disk {
             Some(disk) => {

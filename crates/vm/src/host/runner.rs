@@ -169,7 +169,6 @@ impl Boot<'_> {
             kernel: &self.kernel.image,
             initramfs: &initramfs,
             cpus: self.cpus,
-            possible_cpus: self.scenario.possible_cpus.max(self.cpus),
             mode: self.mode,
             arguments: &orders.to_arguments(),
             console,
