@@ -10,13 +10,13 @@ use pandemonium_engine::orders::{Bounds, Order, StandingOrders};
 use pandemonium_engine::task::{Dispatch, Tier, Weight};
 use pandemonium_engine::time::{Span, Stamp};
 
-/// The highest tier of which so many tasks wait, with those of higher tiers, that orders for other
-/// CPUs would come before them. A few urgent tasks that wait among many CPUs have interrupted CPUs
-/// of their own, and a Batch task gets the CPU whose slice ends next: soon, among many. `waiting`
+/// The highest tier of which so many tasks wait, with those of higher tiers, that orders would take
+/// the CPUs which these need. Each of a few urgent tasks that wait among many CPUs has interrupted a
+/// CPU of its own, and a Batch task gets the CPU whose slice ends next: soon, among many. `waiting`
 /// counts the waiting tasks by tier, LatCritical first.
 fn crowding_tier(waiting: [usize; 3], cpus: u32) -> Option<Tier> {
     let [lat_critical, interactive, batch] = waiting.map(|tasks| tasks as u64);
-    let crowds = |tasks: u64| tasks > 0 && tasks * CROWD >= cpus.into();
+    let crowds = |tasks: u64| tasks > 0 && tasks + LEFT > cpus.into();
     match () {
         () if crowds(lat_critical) => Some(Tier::LatCritical),
         () if crowds(lat_critical + interactive) => Some(Tier::Interactive),
@@ -25,8 +25,9 @@ fn crowding_tier(waiting: [usize; 3], cpus: u32) -> Option<Tier> {
     }
 }
 
-/// CPUs per waiting task from which on the waiting task does not hold up orders.
-const CROWD: u64 = 4;
+/// Orders are executed while so many CPUs are left besides those for the waiting tasks. On as many
+/// or fewer CPUs one waiting task holds up all orders of its tier.
+const LEFT: u64 = 4;
 
 impl StandingOrders for Pandemonium {
     /// A task above Batch whose behaviour is known gets an order for its wakeups. An unknown task
@@ -106,13 +107,13 @@ mod tests {
             (1, [0, 0, 1], Some(Tier::Batch)),
             (4, [0, 0, 1], Some(Tier::Batch)),
             (4, [0, 1, 1], Some(Tier::Interactive)),
-            (5, [0, 0, 5], None),
-            (8, [1, 0, 8], None),
-            (8, [2, 0, 0], Some(Tier::LatCritical)),
-            (8, [1, 1, 0], Some(Tier::Interactive)),
-            (1024, [255, 0, 1024], None),
-            (1024, [255, 1, 1024], Some(Tier::Interactive)),
             (4, [0, 0, 0], None),
+            (5, [1, 0, 5], None),
+            (5, [2, 0, 5], Some(Tier::LatCritical)),
+            (8, [2, 2, 8], None),
+            (8, [2, 3, 8], Some(Tier::Interactive)),
+            (1024, [1000, 20, 1024], None),
+            (1024, [1000, 21, 1024], Some(Tier::Interactive)),
         ] {
             let limits = Scaling::new(cpus);
             assert_eq!(crowding_tier(waiting, limits.cpus), crowd, "{waiting:?} on {cpus} CPUs");
