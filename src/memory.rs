@@ -93,7 +93,7 @@ fn take_blocks(kept: usize) -> Vec<Range<usize>> {
     let layout = |bytes| Layout::from_size_align(bytes, 64).ok();
     let allocate = |bytes| {
         let layout = layout(bytes)?;
-        // The compiler may leave out an allocation that is only freed: the part that is kept is one.
+        // The compiler may leave out an allocation that is only freed, as the kept part is.
         // SAFETY: the size is not zero.
         let start = std::hint::black_box(unsafe { std::alloc::alloc(layout) });
         (!start.is_null()).then_some((start, layout))

@@ -11,9 +11,9 @@ use pandemonium_engine::task::{Dispatch, Tier, Weight};
 use pandemonium_engine::time::{Span, Stamp};
 
 /// The highest tier of which so many tasks wait, with those of higher tiers, that orders would take
-/// the CPUs which these need. Each of a few urgent tasks that wait among many CPUs has interrupted a
-/// CPU of its own, and a Batch task gets the CPU whose slice ends next: soon, among many. `waiting`
-/// counts the waiting tasks by tier, LatCritical first.
+/// the CPUs which these need. Each of a few urgent tasks that wait among many CPUs has interrupted
+/// a CPU of its own, and a Batch task gets the CPU whose slice ends next: soon, among many.
+/// `waiting` counts the waiting tasks by tier, LatCritical first.
 fn crowding_tier(waiting: [usize; 3], cpus: u32) -> Option<Tier> {
     let [lat_critical, interactive, batch] = waiting.map(|tasks| tasks as u64);
     let crowds = |tasks: u64| tasks > 0 && tasks + LEFT > cpus.into();
