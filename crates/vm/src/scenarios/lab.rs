@@ -165,7 +165,7 @@ type Difference = [String; 3];
 
 /// Runs a benchmark and returns the differences that its report claims for schedulers beside ours.
 fn verdicts(guest: &Guest, seed: &str, with: &[&str]) -> Result<Vec<Difference>> {
-    let words = ["--phases", "wake", "--seconds", "1.5", "--iterations", "5", "--warm-up", "0"];
+    let words = ["--phases", "wake", "--seconds", "1", "--iterations", "5", "--warm-up", "0"];
     let (status, said) = run(guest, &[&words[..], &["--seed", seed], with].concat())?;
     ensure!(status.success(), "{status}: {said}");
     let path = results_path()?;

@@ -27,10 +27,10 @@ pub const ALL: &[Scenario] = &[Scenario {
 const OFFLINE: usize = 3;
 /// CPUs 2 and 3, as bits.
 const LAST_TWO: u64 = 0b1100;
-/// How long it measures, in seconds: a thousand wakeups.
-const SECONDS: u64 = 4;
+/// How long it measures, in seconds: five hundred wakeups.
+const SECONDS: u64 = 2;
 /// By then the tasks of the load are classified.
-const SETTLE: Duration = Duration::from_secs(2);
+const SETTLE: Duration = Duration::from_secs(1);
 /// p99 of a wakeup beside an offline CPU, by p99 with every CPU online in the same boot. It was 19
 /// while the offline CPU was the first choice of every wakeup. Three CPUs do the work of four.
 const P99_RATIO_MAX: f64 = 3.0;
