@@ -122,6 +122,8 @@ pandemonium_engine::knobs! {
         "rule.codel_rescue": codel_rescue: bool = true, Kind::Switch;
         /// While Batch work gets next to nothing, a task that takes a large share is Batch.
         "rule.batch_starvation" | "rule.famine": batch_starvation: bool = true, Kind::Switch;
+        /// While LatCritical tasks take most of the machine, those that take most are Interactive.
+        "rule.crowd": crowd: bool = true, Kind::Switch;
         /// Batch work that has waited for seconds changes budget, slices and placement.
         "rule.longrun": longrun: bool = true, Kind::Switch;
         /// A sudden rise of the rate of enqueues is a burst.

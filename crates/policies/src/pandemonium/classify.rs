@@ -56,6 +56,9 @@ pub struct Classification {
     /// It takes more than its share while Batch starves
     /// ([`batch_starvation`](super::batch_starvation)).
     pub over_share: bool,
+    /// It takes much of what urgent tasks take, which is most of the machine
+    /// ([`crowd`](super::crowd)).
+    pub in_crowd: bool,
     /// It does next to nothing but fork, or is a child of such a task and has not slept yet.
     pub fork_loop: bool,
     /// The number of the treatment that the user demands for its process; 0 for none.
@@ -104,7 +107,7 @@ const fn batch(applies: bool) -> TierDemand {
 const BY_BEHAVIOUR: usize = 5;
 
 /// All rules, in their order.
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 13] = [
     Rule {
         says: "its behaviour says so",
         demands: |it, _| match it.knobs.rules.classifier {
@@ -131,6 +134,13 @@ const RULES: [Rule; 12] = [
     Rule {
         says: "it takes a large part of the machine while tasks that compute get next to nothing",
         demands: |it, _| batch(it.knobs.rules.batch_starvation && it.now.over_share),
+    },
+    Rule {
+        says: "it is one of the tasks that wake up often and take most of the machine",
+        demands: |it, _| match it.knobs.rules.crowd && it.now.in_crowd {
+            true => TierDemand::AtMost(Tier::Interactive),
+            false => TierDemand::None,
+        },
     },
     // A fork takes long, and its child starts as Interactive, so the parent is no more urgent.
     Rule {

@@ -14,6 +14,7 @@ mod assigned;
 mod batch_starvation;
 mod behaviour;
 pub mod classify;
+mod crowd;
 mod explain;
 mod fair;
 mod forks;
@@ -27,6 +28,7 @@ mod slices;
 
 use self::assigned::Assigned;
 use self::batch_starvation::BatchStarvation;
+use self::crowd::Crowd;
 use self::classify::Classifier;
 use self::fair::{Clock, KeyInput, charge, effective_weight};
 use self::forks::has_just_forked;
@@ -67,6 +69,7 @@ pub struct Pandemonium {
     assigned: Assigned,
     detectors: Detectors,
     batch_starvation: BatchStarvation,
+    crowd: Crowd,
     placer: Placer,
     programs: ProcDb,
     minute: Minute,
@@ -107,6 +110,7 @@ impl Pandemonium {
             assigned: Assigned::default(),
             detectors: Detectors::new(limits.burst_wakeups),
             batch_starvation: BatchStarvation::new(setup.cpus),
+            crowd: Crowd::new(setup.cpus),
             placer: Placer::new(setup),
             programs: ProcDb::new(CAPACITY),
             minute: Minute::default(),
@@ -169,11 +173,13 @@ impl Pandemonium {
         let task = self.table.data_mut(slot);
         let before = task.classification;
         self.batch_starvation.on_message(now, before.tier, arrival.cause, since, ran);
+        self.crowd.on_message(now, before.tier, before.in_crowd, ran);
         task.behaviour.observe(now, arrival, ran);
         let its = &mut task.classification;
         its.treatment = treatment;
         its.over_share =
             self.batch_starvation.over_share(now, before.over_share, task.behaviour.takes());
+        its.in_crowd = self.crowd.holds(before.in_crowd, task.behaviour.takes());
         its.update(&task.behaviour, arrival, self.assigned.demand(treatment), knobs);
         let turned = its.cpu_bound && !before.cpu_bound;
         task.weight = arrival.weight;

@@ -30,7 +30,7 @@ fn the_defaults_are_the_readme_s_but_for_the_batch_slice() {
 fn every_mechanism_has_a_switch() {
     let on = "classifier compositors kworker_floor frame_floor rested cpu_bound_demotion \
               sleeper_credit awake_cap vtime_ceiling overflow_rescue deficit \
-              starvation_rescue codel_rescue batch_starvation fork_loops longrun burst_cusum \
+              starvation_rescue codel_rescue batch_starvation crowd fork_loops longrun burst_cusum \
               burst_wakeups numa depth_gate sync_wakeups preempt orders adaptive \
               procdb";
     let off = "fifo_mode low_power";

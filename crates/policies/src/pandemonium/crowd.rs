@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A crowd: urgent tasks that take most of the machine together.
+//!
+//! LatCritical comes before Interactive whenever it wakes up, which is right while its tasks want
+//! little. Threads that pass messages in a ring without a pause want all they can get, and run
+//! briefly each time. Beside such rings on two CPUs, a game of 60 Hz missed three frames of four.
+//!
+//! So the CPU time of all urgent tasks is added up. When it exceeds a part of the machine, those
+//! that take most are *in the crowd*: at most Interactive, where they wait their turn beside the
+//! game. If that is not enough, those that take half as much follow.
+
+use pandemonium_engine::task::Tier;
+use pandemonium_engine::time::{Span, Stamp};
+
+/// The window over which CPU time is measured, as for Batch starvation.
+const WINDOW: Span = Span::from_millis(256);
+/// Urgent tasks that take more than the machine divided by this are too many. Chosen: one ring
+/// that fills one CPU of two leaves the other one to Interactive tasks.
+const MOST: u64 = 2;
+/// The first tasks in the crowd take more than a CPU divided by this. Chosen: four tasks in a ring.
+const PARTS_MIN: u64 = 4;
+/// Tasks that take less than a CPU divided by this never are. Chosen: below an audio client's 3 %.
+const PARTS_MAX: u64 = 64;
+
+/// The CPU time of urgent tasks in the current window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crowd {
+    cpus: u64,
+    began: Stamp,
+    /// CPU time of LatCritical tasks, and of those in the crowd.
+    urgent: Span,
+    crowd: Span,
+    /// A task that takes more than a CPU divided by this is in the crowd; 0 if there is none.
+    parts: u64,
+}
+
+impl Crowd {
+    pub fn new(cpus: u32) -> Crowd {
+        Crowd {
+            cpus: cpus.into(),
+            began: Stamp::default(),
+            urgent: Span::ZERO,
+            crowd: Span::ZERO,
+            parts: 0,
+        }
+    }
+
+    /// Counts a message of a task that was of `tier`, perhaps because it was in the crowd, and ran
+    /// for `ran` since the last one.
+    pub fn on_message(&mut self, now: Stamp, tier: Tier, in_crowd: bool, ran: Span) {
+        match tier {
+            Tier::LatCritical => self.urgent += ran.min(WINDOW),
+            Tier::Interactive if in_crowd => self.crowd += ran.min(WINDOW),
+            _ => {}
+        }
+        let length = now.since(self.began);
+        if length >= WINDOW {
+            self.evaluate(length.as_nanos());
+            (self.began, self.urgent, self.crowd) = (now, Span::ZERO, Span::ZERO);
+        }
+    }
+
+    /// Evaluates a window. While the urgent tasks outside the crowd take too much, it grows. It
+    /// stays as long as all of them would.
+    fn evaluate(&mut self, length: u64) {
+        let too_much = |time: Span| time.as_nanos() * MOST > length * self.cpus;
+        self.parts = match self.parts {
+            0 if too_much(self.urgent) => PARTS_MIN,
+            parts if too_much(self.urgent) => (parts * 2).min(PARTS_MAX),
+            parts if too_much(self.urgent + self.crowd) => parts,
+            _ => 0,
+        };
+    }
+
+    /// Whether a task that uses `taken` of `whole`, the time of one CPU, is in the crowd. `before`
+    /// is the previous result for this task.
+    pub fn holds(&self, before: bool, (taken, whole): (u64, u64)) -> bool {
+        let parts = if before { 2 * self.parts } else { self.parts };
+        taken * parts > whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs for `windows` windows in which LatCritical tasks and those in the crowd take so many
+    /// hundredths of a CPU.
+    fn pass(crowd: &mut Crowd, windows: u64, urgent: u64, others: u64) {
+        for _ in 0..windows {
+            let at = |part| Stamp::from_nanos(crowd.began.as_nanos() + WINDOW.as_nanos() * part / 4);
+            let times = [at(2), at(4)];
+            let time = |hundredths| WINDOW.scale(hundredths, 100);
+            crowd.on_message(times[0], Tier::Interactive, true, time(others));
+            crowd.on_message(times[1], Tier::LatCritical, false, time(urgent));
+        }
+    }
+
+    const QUARTER: (u64, u64) = (26, 100);
+    const TENTH: (u64, u64) = (10, 100);
+
+    #[test]
+    fn nobody_is_in_the_crowd_while_urgent_tasks_leave_half_of_the_machine() {
+        let mut crowd = Crowd::new(2);
+        pass(&mut crowd, 8, 99, 0);
+        assert!(!crowd.holds(false, (1, 1)));
+    }
+
+    #[test]
+    fn those_that_take_most_come_first_and_others_follow() {
+        let mut crowd = Crowd::new(2);
+        pass(&mut crowd, 1, 120, 0);
+        assert!(crowd.holds(false, QUARTER) && !crowd.holds(false, TENTH));
+        assert!(crowd.holds(true, (13, 100)) && !crowd.holds(false, (13, 100)));
+        pass(&mut crowd, 2, 120, 0);
+        assert!(crowd.holds(false, TENTH));
+        pass(&mut crowd, 8, 120, 0);
+        assert!(!crowd.holds(false, (1, 100)));
+    }
+
+    #[test]
+    fn the_crowd_stays_while_it_would_take_too_much_and_then_ends() {
+        let mut crowd = Crowd::new(2);
+        pass(&mut crowd, 1, 120, 0);
+        pass(&mut crowd, 8, 30, 90);
+        assert!(crowd.holds(false, QUARTER) && !crowd.holds(false, TENTH));
+        pass(&mut crowd, 1, 30, 20);
+        assert!(!crowd.holds(true, (1, 1)));
+    }
+
+    #[test]
+    fn interactive_and_batch_tasks_do_not_count() {
+        let mut crowd = Crowd::new(1);
+        for window in 1..8 {
+            let now = Stamp::from_nanos(window * WINDOW.as_nanos());
+            crowd.on_message(now, Tier::Interactive, false, WINDOW);
+            crowd.on_message(now, Tier::Batch, true, WINDOW);
+        }
+        assert!(!crowd.holds(false, (1, 1)));
+    }
+}
