@@ -24,8 +24,9 @@ const SINCE_MAX: Span = Span::from_millis(1_024);
 /// Batch starves if it gets less than a fair share divided by this. Chosen: urgent tasks may use
 /// most of the machine as long as some of it remains for Batch.
 const STARVING: u64 = 8;
-/// A task becomes over share above a fair share divided by this, and stays so down to half of that.
-/// Chosen: four such tasks together use a fair share.
+/// In the first window in which Batch starves, a task becomes over share above a fair share, in the
+/// second above half of one, and from the third on above a fair share divided by this; it stays so
+/// down to half of the latter. Chosen: four such tasks together use a fair share.
 const OVER_SHARE: u64 = 4;
 
 /// The CPU time and the waits of all Batch tasks in the current window.
@@ -35,8 +36,9 @@ pub struct BatchStarvation {
     began: Stamp,
     ran: Span,
     waited: Span,
-    /// Whether Batch starved in the last window.
-    starves: bool,
+    /// While Batch starves, a task that takes more than a fair share divided by this becomes over
+    /// share. 0 if Batch did not starve in the last window.
+    parts: u64,
     /// How many tasks contended for the CPUs in the last window.
     contenders: u64,
 }
@@ -49,7 +51,7 @@ impl BatchStarvation {
             began: Stamp::default(),
             ran: Span::ZERO,
             waited: Span::ZERO,
-            starves: false,
+            parts: 0,
             contenders: cpus,
         }
     }
@@ -78,8 +80,9 @@ impl BatchStarvation {
         self.contenders = self.cpus + wanted.as_nanos() / length.as_nanos().max(1);
         // With less waiting than this Batch does not starve, however little it ran.
         let waited_long = self.waited >= WINDOW.scale(1, 2);
-        self.starves =
+        let starves =
             waited_long && !self.exceeds(self.ran.as_nanos(), wanted.as_nanos(), STARVING);
+        self.parts = if starves { (2 * self.parts).clamp(1, OVER_SHARE) } else { 0 };
     }
 
     /// Whether `taken` of `whole` is more than a fair share divided by `parts`.
@@ -91,13 +94,13 @@ impl BatchStarvation {
 
     /// Whether Batch starves. The result expires when no Batch task sends messages any more.
     fn active(&self, now: Stamp) -> bool {
-        self.starves && now.since(self.began) < WINDOW.scale(2, 1)
+        self.parts > 0 && now.since(self.began) < WINDOW.scale(2, 1)
     }
 
     /// Whether a task that uses `taken` of `whole`, the time of one CPU, is over share. `before` is
     /// the previous result for this task.
     pub fn over_share(&self, now: Stamp, before: bool, (taken, whole): (u64, u64)) -> bool {
-        let parts = if before { 2 * OVER_SHARE } else { OVER_SHARE };
+        let parts = if before { 2 * OVER_SHARE } else { self.parts };
         (before || self.active(now)) && self.exceeds(taken, whole, parts)
     }
 }

@@ -206,11 +206,12 @@ impl Behaviour {
 
     /// Averages the share of a CPU that the task uses, and notes whether it forks.
     fn note_share(&mut self, seen: &Interval) {
-        let share =
-            |time: Span| time.min(SHARE_WINDOW).as_nanos() * WHOLE / SHARE_WINDOW.as_nanos();
+        let spent = (seen.ran + ROUND.scale(seen.wakeups, 1)).min(seen.length);
+        // With orders a message may tell of more than a window: of that the average counts.
+        let window = seen.length.max(SHARE_WINDOW);
+        let share = |time: Span| time.as_nanos() * WHOLE / window.as_nanos();
         let kept = u64::from(self.cpu_share) * (WHOLE - share(seen.length)) / WHOLE;
-        let spent = seen.ran + ROUND.scale(seen.wakeups, 1);
-        self.cpu_share = (kept + share(spent.min(seen.length))).min(WHOLE) as u16;
+        self.cpu_share = (kept + share(spent)).min(WHOLE) as u16;
         self.forks.note_wakeup();
     }
 
