@@ -89,11 +89,11 @@ mod tests {
     /// hundredths of a CPU.
     fn pass(crowd: &mut Crowd, windows: u64, urgent: u64, others: u64) {
         for _ in 0..windows {
-            let at = |part| Stamp::from_nanos(crowd.began.as_nanos() + WINDOW.as_nanos() * part / 4);
-            let times = [at(2), at(4)];
+            let (began, end) = (crowd.began, crowd.began + WINDOW);
             let time = |hundredths| WINDOW.scale(hundredths, 100);
-            crowd.on_message(times[0], Tier::Interactive, true, time(others));
-            crowd.on_message(times[1], Tier::LatCritical, false, time(urgent));
+            crowd.on_message(began, Tier::Interactive, true, time(others));
+            crowd.on_message(began, Tier::LatCritical, false, time(urgent / 2));
+            crowd.on_message(end, Tier::LatCritical, false, time(urgent / 2));
         }
     }
 

@@ -28,8 +28,8 @@ mod slices;
 
 use self::assigned::Assigned;
 use self::batch_starvation::BatchStarvation;
-use self::crowd::Crowd;
 use self::classify::Classifier;
+use self::crowd::Crowd;
 use self::fair::{Clock, KeyInput, charge, effective_weight};
 use self::forks::has_just_forked;
 use self::known::{NamePrediction, Task};
@@ -177,9 +177,11 @@ impl Pandemonium {
         task.behaviour.observe(now, arrival, ran);
         let its = &mut task.classification;
         its.treatment = treatment;
-        its.over_share =
-            self.batch_starvation.over_share(now, before.over_share, task.behaviour.takes());
-        its.in_crowd = self.crowd.holds(before.in_crowd, task.behaviour.takes());
+        let takes = task.behaviour.takes();
+        let has_slept = task.behaviour.is_known() || arrival.cause == Cause::Wakeup;
+        let share = has_slept.then_some(takes);
+        its.over_share = self.batch_starvation.over_share(now, before.over_share, share);
+        its.in_crowd = self.crowd.holds(before.in_crowd, takes);
         its.update(&task.behaviour, arrival, self.assigned.demand(treatment), knobs);
         let turned = its.cpu_bound && !before.cpu_bound;
         task.weight = arrival.weight;
