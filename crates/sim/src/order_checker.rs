@@ -3,7 +3,7 @@
 //! The checker of standing orders. It keeps its own account of which orders were posted, and
 //! reports an execution beyond credit, life or epoch, and one that passes Batch work that is due.
 
-use super::observer::{Event, Occupant, TaskId};
+use super::observer::{Event, Fault, Occupant, TaskId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -41,6 +41,7 @@ impl OrderChecker {
             Event::Began { now, .. } => self.begun = *now,
             Event::Bounded(bounds) => (self.bounds, self.passed) = (*bounds, 0),
             Event::Sent { dispatch, .. } => self.post(dispatch),
+            Event::Faulted { fault: Fault::LostOrder, task: Some(task) } => *self.of(*task) = None,
             // The next decision about the task replaces its order, and a new task has none.
             Event::Queued { task, .. } | Event::Born { task, .. } => *self.of(*task) = None,
             Event::Loaded(_) => {
