@@ -245,6 +245,7 @@ fn dispatch() -> Dispatch {
 /// What no policy can break, the checkers are shown as events.
 fn judge_of(events: &[(Span, Event)]) -> Option<Judge> {
     let mut checkers = Checkers::new(2, DEMANDS, true);
+    checkers.saw(START, &Event::Began { cpu: 0, now: START, view: MachineView::default() });
     for (after, event) in events {
         checkers.saw(START + *after, event);
     }
@@ -271,6 +272,37 @@ fn a_lost_order_that_is_executed_is_caught() {
     };
     assert_eq!(sent(false), None);
     assert_eq!(sent(true), Some(Judge::Orders));
+}
+
+/// The preempted task runs by an older decision: the newest one decides which tier it has.
+#[test]
+fn an_order_over_a_higher_tier_is_caught_by_the_newest_decision() {
+    let order = Some(Order::usual(Span::ZERO));
+    let dispatch = Dispatch { order, tier: Tier::Interactive, ..dispatch() };
+    let (now, other) = (Span::ZERO, TaskId { slot: 1, pid: Pid::new(1001).unwrap(), group: 0 });
+    let preempts = |newest: Tier| {
+        let switched = Event::Switched {
+            cpu: 0,
+            from: Occupant::Idle,
+            left: Left::Slept,
+            to: Occupant::Task(other, Tier::LatCritical),
+        };
+        let comm = Default::default();
+        let newer = Dispatch { pid: other.pid, tier: newest, ..dispatch };
+        let message = Arrival { pid: other.pid, ..arrival() };
+        judge_of(&[
+            (now, Event::Born { task: other, comm, weight: 100, mask: Mask::all(2) }),
+            (now, Event::Bounded(Some(Bounds::default()))),
+            (now, switched),
+            (now, Event::Took(message)),
+            (now, Event::Sent { dispatch: newer, cpu: None }),
+            (now, Event::Took(arrival())),
+            (now, Event::Sent { dispatch, cpu: None }),
+            (ms(1), Event::Ordered { task: task(), cpu: 0, at_once: true }),
+        ])
+    };
+    assert_eq!(preempts(Tier::Batch), None);
+    assert_eq!(preempts(Tier::LatCritical), Some(Judge::Orders));
 }
 
 /// A late revocation is bounded by the order's life and credit.
