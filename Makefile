@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 
-.PHONY: run test fuzz test-kernels bench lab probe dist package check setup build install uninstall deb \
+.PHONY: run test fuzz sanitize test-kernels bench lab probe dist package check setup build install uninstall deb \
 	distribution
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 PREFIX = /usr/local
 FUZZ_SECONDS = 30
+HOST = $(shell rustc --print host-tuple)
 PACKAGE = $(TARGET)/deb/scx-pandemonium-user_*.deb
 VM = $(TARGET)/release/pandemonium_vm
 PROGRAMS = scx_pandemonium_user pandemonium_bench pandemonium_lab pandemonium_probe pandemonium_vm
@@ -26,6 +27,12 @@ test: check
 fuzz: setup
 	.ci/setup fuzz
 	.ci/fuzz $(FUZZ_SECONDS) $(TARGET)
+
+# The rules of the BPF programs, compiled for this machine, under the address and the
+# undefined-behaviour sanitizer. What parses, and shared memory, `make fuzz` runs under the first.
+sanitize: setup
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CC='$(CURDIR)/.ci/clang' \
+		cargo test --target-dir $(TARGET)/sanitize --target $(HOST) -p pandemonium_bpf_rules
 
 # The programs.
 build: setup

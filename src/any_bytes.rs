@@ -11,7 +11,11 @@ use crate::fast_path_counters::FastPathCounters;
 use crate::reading::{Driver, Reading};
 use crate::shared::Shared;
 use crate::shared::reply::{REPLY_WORDS, Reply};
-use crate::{explain, health, tasks, tune};
+use crate::metrics::Metrics;
+use crate::programs::Programs;
+use crate::stats::Source;
+use crate::upgrade::Handover;
+use crate::{explain, health, tasks, telemetry, tune};
 use clap::Parser;
 use pandemonium_engine::PolicyType;
 use pandemonium_engine::knobs::KeySet;
@@ -20,11 +24,19 @@ use pandemonium_host::ejection::Ejection;
 use pandemonium_policies::Pandemonium;
 use pandemonium_policies::knobs::TABLE;
 use pandemonium_policies::profiles::PROFILES;
+use pandemonium_rules::{Process, Processes, Rules, Users, treatment_text};
+use pandemonium_view::monitor::{self, Monitor};
+use pandemonium_view::plain;
+use pandemonium_view::style::Palette;
+use pandemonium_view::tasks::{Key, TaskList};
+use pandemonium_view::terminal::{View, drawn};
+use pandemonium_view::top::{self, Top};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// A command line: words with newlines between them, which need not be UTF-8.
 pub fn options(data: &[u8]) {
@@ -102,6 +114,81 @@ pub fn ejection(data: &[u8]) {
     assert!(!report.contains(|c: char| c.is_control() && c != '\n'), "{report:?}");
 }
 
+/// A file of rules, and behind each zero byte the name of a process, which is also its command line
+/// and its cgroup. Each process is the parent of the next one.
+pub fn rules(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let mut parts = text.split('\0');
+    let rules = match Rules::parse("rules.toml", parts.next().unwrap_or_default()) {
+        Ok(rules) => rules,
+        Err(error) => return assert!(!error.is_empty()),
+    };
+    let process = |(number, name): (usize, &str)| Process {
+        pid: number as i32 + 1,
+        parent: number as i32,
+        user: 1000 + number as u32 % 2,
+        nice: number as i64 % 40 - 20,
+        name: name.into(),
+        executable: name.into(),
+        command: name.into(),
+        cgroup: name.into(),
+        ..Process::default()
+    };
+    let processes = Processes::of(parts.enumerate().map(process));
+    let users = Users::of("root:x:0:0\nuser:x:1000:1000", [1000].into());
+    let found = rules.explain(&processes, &users);
+    for (number, rule) in rules.rules().iter().enumerate() {
+        drop(treatment_text(&rule.treatment));
+        let withheld = found.iter().any(|it| it.rule == number && it.withheld);
+        assert!(!withheld || rule.raises(), "{rule:?}");
+    }
+}
+
+/// What an old program hands on to a new one.
+pub fn handover(data: &[u8]) {
+    static SOURCE: OnceLock<Source> = OnceLock::new();
+    let Ok(handover) = serde_json::from_slice::<Handover>(data) else { return };
+    handover.restore(SOURCE.get_or_init(source));
+}
+
+/// The side of a supervisor that upgrades write to.
+fn source() -> Source {
+    let shared = Arc::new(Shared::create().expect("there is memory for one"));
+    let control = Pandemonium::adapting(4, TABLE.defaults(), KeySet::none(&TABLE));
+    Source {
+        policy: pandemonium_engine::policies![Pandemonium][0],
+        adaptive: Arc::new(Adaptive::new(Arc::clone(&shared), control, PROFILES)),
+        programs: Arc::new(Programs::load(Arc::clone(&shared), None)),
+        rules: None,
+        restarts: Arc::default(),
+        upgrades: 0,
+        shared,
+    }
+}
+
+/// Replies of a scheduler, one a line, as statistics and as a list of tasks, in each view of them.
+pub fn view(data: &[u8]) {
+    let mut monitor = Monitor::new(Duration::from_secs(1), Palette::plain());
+    let mut top = Top::new(Key::Cpu, Palette::plain());
+    for (number, reply) in data.split(|byte| *byte == b'\n').enumerate() {
+        if let Ok(metrics) = serde_json::from_slice::<Metrics>(reply) {
+            drop(telemetry::line(&metrics));
+        }
+        if let Ok(sample) = serde_json::from_slice(reply) {
+            let at = Duration::from_secs(number as u64);
+            monitor.news(monitor::News::Sample(at, Box::new(sample)));
+        }
+        if let Ok(list) = serde_json::from_slice::<TaskList>(reply) {
+            let table = plain::table(&list.clone().cleaned(), Key::Wait, 20);
+            assert!(!table.contains(|c: char| c.is_control() && c != '\n'), "{table:?}");
+            top.news(top::News::Tasks(list));
+        }
+    }
+    for shown in [drawn(&monitor, 80, 24), drawn(&top, 80, 24), drawn(&top, 20, 3)] {
+        assert!(!shown.contains(|c: char| c.is_control() && c != '\n'), "{shown:?}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use pandemonium_seeds::survives;
@@ -119,6 +206,21 @@ mod tests {
     #[test]
     fn any_shared_memory_is_read() {
         survives("shared", 20, super::shared);
+    }
+
+    #[test]
+    fn any_rules_are_applied_or_refused() {
+        survives("rules", 1_000, super::rules);
+    }
+
+    #[test]
+    fn any_handover_is_restored_or_refused() {
+        survives("handover", 100, super::handover);
+    }
+
+    #[test]
+    fn any_reply_is_shown() {
+        survives("view", 200, super::view);
     }
 
     #[test]

@@ -153,7 +153,7 @@ fn source(options: &Options, earlier: Option<&Handover>) -> Result<Source, Failu
         shared,
     };
     if let Some(earlier) = earlier {
-        earlier.restore(&source);
+        earlier.restore(&source).iter().for_each(|why| output::warn(why));
     }
     Ok(source)
 }

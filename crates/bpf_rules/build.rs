@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Compiles `src/bpf/rules.h` for the host.
+//! Compiles `src/bpf/rules.h` for the host, with the sanitizers too if Rust's address sanitizer is on
+//! (`make sanitize`).
 
 fn main() {
     let bpf = "../../src/bpf";
@@ -8,9 +9,10 @@ fn main() {
         println!("cargo:rerun-if-changed={bpf}/{file}");
     }
     println!("cargo:rerun-if-changed=src/host.c");
-    cc::Build::new()
-        .file("src/host.c")
-        .include(bpf)
-        .warnings(true)
-        .compile("pandemonium_bpf_rules");
+    let mut build = cc::Build::new();
+    build.file("src/host.c").include(bpf).warnings(true);
+    if std::env::var("CARGO_CFG_SANITIZE").is_ok_and(|on| on.contains("address")) {
+        build.flag("-fsanitize=address,undefined").flag("-fsanitize-trap=undefined");
+    }
+    build.compile("pandemonium_bpf_rules");
 }

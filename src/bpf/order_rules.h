@@ -4,7 +4,7 @@
  *
  * Pure functions: each takes what it needs and calls no BPF helper. The backend patch
  * (backend_patches/orders.h) includes this file, and crates/bpf_rules compiles it for the host,
- * where tests/rules.rs compares it with the verdict of crates/engine/src/orders.rs.
+ * where a test compares it with the verdict of crates/engine/src/orders.rs.
  */
 #ifndef __ORDER_RULES_H
 #define __ORDER_RULES_H

@@ -4,8 +4,8 @@
  * over.
  *
  * Pure functions: each takes what it needs and calls no BPF helper. The BPF programs include this
- * file, and crates/bpf_rules compiles it for the host, where tests/rules.rs compares it with what
- * the simulator does (crates/sim/src/machine/rules.rs).
+ * file, and crates/bpf_rules compiles it for the host, where a test compares it with what the
+ * simulator does (crates/sim/src/machine/rules.rs).
  */
 #ifndef __RULES_H
 #define __RULES_H

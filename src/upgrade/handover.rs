@@ -5,7 +5,6 @@
 
 use crate::adaptive::Change;
 use crate::cli;
-use crate::output;
 use crate::procdb_file;
 use crate::stats::Source;
 use anyhow::{Result, ensure};
@@ -119,31 +118,31 @@ impl Handover {
         Ok(handover)
     }
 
-    /// Gives knobs, profiles and memos to a supervisor that has started no worker yet. A knob that
-    /// this program does not have causes a warning.
-    pub fn restore(&self, source: &Source) {
-        self.restore_profile(source);
-        self.restore_knobs(source);
+    /// Gives knobs, profiles and memos to a supervisor that has started no worker yet. Returns what
+    /// this program does not have, in sentences.
+    pub fn restore(&self, source: &Source) -> Vec<String> {
+        let mut refused = Vec::from_iter(self.restore_profile(source));
+        refused.extend(self.restore_knobs(source));
         // Those of another version are read from the file, if there is one.
         if let Ok(known) = codec::decode(&self.programs, procdb_file::now()) {
             source.shared.programs.publish(&known);
         }
         let memos = self.memos.iter().filter_map(memo);
         source.shared.store_memos(|store| memos.for_each(store));
+        refused
     }
 
-    fn restore_profile(&self, source: &Source) {
-        let Some((name, by)) = &self.profile else { return };
+    fn restore_profile(&self, source: &Source) -> Option<String> {
+        let (name, by) = self.profile.as_ref()?;
         let release = KeySet::none(source.adaptive.status().values.table());
         let change = KnobProfile::find(source.adaptive.profiles(), name).and_then(|profile| {
             source.adaptive.tune(&Change { set: "", release, profile: Some((profile, by)) })
         });
-        if let Err(refusal) = change {
-            output::warn(&format!("the profile of the earlier version is not kept: {refusal}"));
-        }
+        let refusal = change.err()?;
+        Some(format!("the profile of the earlier version is not kept: {refusal}"))
     }
 
-    fn restore_knobs(&self, source: &Source) {
+    fn restore_knobs(&self, source: &Source) -> Vec<String> {
         let status = source.adaptive.status();
         let is_set =
             |name: &str| self.knobs.iter().any(|line| line.split('=').next() == Some(name));
@@ -152,12 +151,11 @@ impl Handover {
         let release = released.fold(none, |set, knob| set.with(knob.name));
         let tune =
             |set: &str, release| source.adaptive.tune(&Change { set, release, profile: None });
-        if tune(&self.knobs.join("\n"), release).is_err() {
-            let single = self.knobs.iter().map(|line| tune(line, none));
-            for refusal in single.filter_map(Result::err) {
-                output::warn(&format!("a knob of the earlier version is not kept: {refusal}"));
-            }
+        if tune(&self.knobs.join("\n"), release).is_ok() {
+            return Vec::new();
         }
+        let single = self.knobs.iter().filter_map(|line| tune(line, none).err());
+        single.map(|why| format!("a knob of the earlier version is not kept: {why}")).collect()
     }
 
     /// The text, in a file that the next program inherits.
@@ -265,7 +263,7 @@ mod tests {
         assert_eq!((received.worker, received.upgrades), (4_711, 2));
 
         let new = source();
-        received.restore(&new);
+        assert_eq!(received.restore(&new), Vec::<String>::new());
         assert_eq!(set(&new), ["slice_us"], "what the user released stays so");
         let status = new.adaptive.status();
         assert_eq!(status.values.time("slice_us"), Some(Span::from_micros(750)));
@@ -281,7 +279,7 @@ mod tests {
         handed.knobs = vec!["speed=9".into(), "slice_us=750".into()];
         handed.profile = Some(("warp".into(), "tune".into()));
         handed.programs = vec![1, 2, 3];
-        handed.restore(&new);
+        assert_eq!(handed.restore(&new).len(), 2, "the profile and a knob");
         assert_eq!(new.adaptive.status().values.time("slice_us"), Some(Span::from_micros(750)));
     }
 

@@ -19,7 +19,9 @@ use pandemonium_record::file::read::Recording;
 use pandemonium_record::file::repeat::{Policies, Replayed, repeat};
 use pandemonium_record::file::write::{MAGIC, VERSION};
 use pandemonium_record::{Reader, WORDS_MAX, decode, ring_words};
+use pandemonium_statistics::mix::Seeds;
 use pandemonium_workload as workload_file;
+use pandemonium_workload::mix;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,6 +70,21 @@ pub fn workload(data: &[u8]) {
             assert!(!workload.groups.iter().any(|group| group.programs.is_empty()))
         }
         Err(error) => drop(error.to_string()),
+    }
+}
+
+/// A mix: any seed, for any number of CPUs, is a valid workload file. The rest of the input is the
+/// seeds of a set.
+pub fn mix(data: &[u8]) {
+    let Some((numbers, rest)) = data.split_at_checked(10) else { return };
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let (seed, cpus) = (number(&numbers[..8]), number(&numbers[8..]) as u32 % 1_024 + 1);
+    let text = mix::text(seed, cpus);
+    assert!(workload_file::read(&text, None).is_ok(), "{text}");
+    assert!(mix::draw(seed, cpus).tasks() > 0);
+    if let Ok(seeds) = String::from_utf8_lossy(rest).parse::<Seeds>() {
+        let again = seeds.to_string().parse::<Seeds>();
+        assert!(again.is_ok_and(|again| again.iter().eq(seeds.iter())), "{seeds}");
     }
 }
 
@@ -201,6 +218,11 @@ mod tests {
     #[test]
     fn any_workload_is_read_or_refused() {
         survives("workload", 1_000, super::workload);
+    }
+
+    #[test]
+    fn any_mix_is_a_workload() {
+        survives("mix", 200, super::mix);
     }
 
     #[test]

@@ -90,6 +90,12 @@ impl Processes {
         Processes { proc: proc.into(), all: BTreeMap::new(), refreshes: 0 }
     }
 
+    /// These processes. A refresh replaces them by those of the machine.
+    pub fn of(processes: impl IntoIterator<Item = Process>) -> Processes {
+        let all = processes.into_iter().map(|process| (process.pid, process)).collect();
+        Processes { all, ..Processes::default() }
+    }
+
     /// Reads what has changed. Name, parent, nice value and class of every process are read each
     /// time; the rest of new processes, of those with a new name, and of a tenth of all others.
     pub fn refresh(&mut self) {

@@ -5,6 +5,7 @@
 
 use super::observer::{Event, Observer, Occupant, TaskId};
 use super::order_checker::OrderChecker;
+use super::stall_checker::StallChecker;
 use super::topology::{Cpus, Mask};
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -36,11 +37,13 @@ pub enum Judge {
     Livelock,
     /// No standing order is executed beyond its bounds.
     Orders,
+    /// Tasks that are queued to user space get a round, or the backend decides.
+    Stall,
 }
 
 impl Judge {
     /// All checkers.
-    pub const ALL: [Judge; 8] = [
+    pub const ALL: [Judge; 9] = [
         Judge::Conservation,
         Judge::Wait,
         Judge::Idle,
@@ -49,6 +52,7 @@ impl Judge {
         Judge::Memory,
         Judge::Livelock,
         Judge::Orders,
+        Judge::Stall,
     ];
 
     /// Its name in options and output.
@@ -62,6 +66,7 @@ impl Judge {
             Judge::Memory => "memory",
             Judge::Livelock => "livelock",
             Judge::Orders => "orders",
+            Judge::Stall => "stall",
         }
     }
 }
@@ -128,6 +133,7 @@ pub struct Checkers {
     empty_rounds: u32,
     cpus: u32,
     orders: OrderChecker,
+    stall: StallChecker,
 }
 
 impl Checkers {
@@ -150,6 +156,7 @@ impl Checkers {
             empty_rounds: 0,
             cpus,
             orders: OrderChecker::default(),
+            stall: StallChecker::default(),
         };
         (0..cpus).for_each(|cpu| {
             checkers.online.insert(cpu);
@@ -167,6 +174,9 @@ impl Checkers {
     pub fn finish(mut self, end: Stamp) -> Result<(), Violation> {
         if let Some(&(since, slot)) = self.waiting.first() {
             self.waited(end, slot, since);
+        }
+        if let Some(why) = self.stall.judge(end) {
+            self.complain(Judge::Stall, end, why);
         }
         self.judge_shares(end);
         self.violation.map_or(Ok(()), Err)
@@ -391,6 +401,9 @@ impl Observer for Checkers {
     fn saw(&mut self, now: Stamp, event: &Event) {
         if let Some(why) = self.orders.saw(now, event) {
             self.complain(Judge::Orders, now, why);
+        }
+        if let Some(why) = self.stall.saw(now, event) {
+            self.complain(Judge::Stall, now, why);
         }
         match *event {
             Event::Born { task, weight, mask, .. } => {

@@ -61,6 +61,7 @@ pub mod observer;
 mod order_checker;
 pub mod random;
 pub mod sampler;
+mod stall_checker;
 pub mod swarm;
 pub mod topology;
 pub mod trial;

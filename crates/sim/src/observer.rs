@@ -53,7 +53,7 @@ pub enum Fault {
     Refusal,
     /// A round of the scheduler process takes longer than it should.
     LateScheduler,
-    /// The scheduler process is stopped for a while.
+    /// The scheduler process is stopped for a while, between two rounds or in one.
     StoppedScheduler,
     /// A task dies, in whatever state it is.
     TaskDeath,
@@ -63,7 +63,7 @@ pub enum Fault {
     StaleTicket,
     /// The clocks of the CPUs disagree.
     ClockSkew,
-    /// A CPU goes offline or online: the scheduler is loaded again.
+    /// CPUs go offline or online: the scheduler is loaded again.
     Hotplug,
     /// A task's affinity mask changes.
     Affinity,
@@ -73,11 +73,21 @@ pub enum Fault {
     LostKick,
     /// A task's nice value changes.
     Renice,
+    /// A CPU is offline from the start.
+    OfflineAtStart,
+    /// The backend keeps no record of an order: the slot went to another task.
+    LostOrder,
+    /// What a round publishes reaches the backend only with the next round.
+    LateRevocation,
+    /// A task is dequeued and queued again just before its decision arrives, which is void then.
+    LostDecision,
+    /// A task may not use the CPU that its decision names: it goes to another one.
+    BouncedDecision,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 13] = [
+    pub const ALL: [Fault; 18] = [
         Fault::RingFull,
         Fault::Refusal,
         Fault::LateScheduler,
@@ -91,6 +101,11 @@ impl Fault {
         Fault::ClassChange,
         Fault::LostKick,
         Fault::Renice,
+        Fault::OfflineAtStart,
+        Fault::LostOrder,
+        Fault::LateRevocation,
+        Fault::LostDecision,
+        Fault::BouncedDecision,
     ];
 
     /// Its name in options and output.
@@ -109,6 +124,11 @@ impl Fault {
             Fault::ClassChange => "class-change",
             Fault::LostKick => "lost-kick",
             Fault::Renice => "renice",
+            Fault::OfflineAtStart => "offline-at-start",
+            Fault::LostOrder => "lost-order",
+            Fault::LateRevocation => "late-revocation",
+            Fault::LostDecision => "lost-decision",
+            Fault::BouncedDecision => "bounced-decision",
         }
     }
 }
@@ -203,6 +223,8 @@ pub enum Event {
         /// The target CPU, if there is one: the port may have picked an idle CPU.
         cpu: Option<u32>,
     },
+    /// The decisions of the round reach the backend.
+    Submitted,
     /// The policy's decision was refused.
     Refused(Dispatch),
     /// The policy was told that a task exited.

@@ -3,12 +3,12 @@
 //! The checker of standing orders. It keeps its own account of which orders were posted, and
 //! reports an execution beyond credit, life or epoch, and one that passes Batch work that is due.
 
-use super::observer::{Event, Occupant, TaskId};
+use super::observer::{Event, Fault, Occupant, TaskId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use pandemonium_engine::orders::Bounds;
-use pandemonium_engine::task::{Dispatch, Tier};
+use pandemonium_engine::task::{Dispatch, Pid, Tier};
 use pandemonium_engine::time::Stamp;
 
 /// An order that was posted.
@@ -32,6 +32,8 @@ pub struct OrderChecker {
     begun: Stamp,
     /// What each CPU runs.
     occupants: Vec<Option<Occupant>>,
+    /// By pid, the tier of the newest decision: the task may run by an older one.
+    tiers: Vec<Option<Tier>>,
 }
 
 impl OrderChecker {
@@ -41,8 +43,13 @@ impl OrderChecker {
             Event::Began { now, .. } => self.begun = *now,
             Event::Bounded(bounds) => (self.bounds, self.passed) = (*bounds, 0),
             Event::Sent { dispatch, .. } => self.post(dispatch),
+            Event::Faulted { fault: Fault::LostOrder, task: Some(task) } => *self.of(*task) = None,
             // The next decision about the task replaces its order, and a new task has none.
-            Event::Queued { task, .. } | Event::Born { task, .. } => *self.of(*task) = None,
+            Event::Queued { task, .. } => *self.of(*task) = None,
+            Event::Born { task, .. } => {
+                *self.of(*task) = None;
+                *self.tier_of(task.pid) = None;
+            }
             Event::Loaded(_) => {
                 let occupants = core::mem::take(&mut self.occupants);
                 *self = OrderChecker { occupants, ..OrderChecker::default() };
@@ -56,7 +63,8 @@ impl OrderChecker {
             }
             Event::Ordered { task, cpu, at_once } => {
                 let preempted = at_once.then(|| self.occupants.get(*cpu as usize).copied());
-                return self.executed(now, *task, preempted.flatten().flatten()).map(|why| {
+                let preempted = preempted.flatten().flatten().map(|one| self.newest(one));
+                return self.executed(now, *task, preempted).map(|why| {
                     format!("the order of pid {} was executed {why}", task.pid.as_raw())
                 });
             }
@@ -76,7 +84,16 @@ impl OrderChecker {
         &mut self.posted[index]
     }
 
+    fn tier_of(&mut self, pid: Pid) -> &mut Option<Tier> {
+        let index = pid.as_raw() as usize;
+        if index >= self.tiers.len() {
+            self.tiers.resize(index + 1, None);
+        }
+        &mut self.tiers[index]
+    }
+
     fn post(&mut self, dispatch: &Dispatch) {
+        *self.tier_of(dispatch.pid) = Some(dispatch.tier);
         let (begun, epoch) = (self.begun, self.bounds.map_or(0, |bounds| bounds.epoch));
         *self.at(dispatch.pid.as_raw() as usize) = dispatch.order.map(|order| Posted {
             tier: dispatch.tier,
@@ -84,6 +101,16 @@ impl OrderChecker {
             until: begun + order.life,
             epoch,
         });
+    }
+
+    /// The occupant with the tier of the newest decision about it.
+    fn newest(&mut self, occupant: Occupant) -> Occupant {
+        match occupant {
+            Occupant::Task(task, then) => {
+                Occupant::Task(task, self.tier_of(task.pid).unwrap_or(then))
+            }
+            other => other,
+        }
     }
 
     /// The task's order was executed, and preempts this occupant.

@@ -37,7 +37,11 @@ pub struct Cuts {
 pub fn draw(seed: u64, cuts: &Cuts, policy: PolicyInfo) -> Trial {
     let mut random = Random::derive(seed, 0x5377_6172);
     let shape = shape(&mut random, cuts.cpus);
-    let storm = Span::from_millis(random.between(100, 600));
+    let mut faults = faults(&mut random);
+    let stops = faults.of(Fault::StoppedScheduler) > 0 && random.chance(300_000);
+    // A long stop needs a long storm.
+    let storm = if stops { random.between(1_000, 6_000) } else { random.between(100, 600) };
+    let storm = Span::from_millis(storm);
     let storm = cuts.storm.map_or(storm, |at_most| storm.min(at_most));
     let groups = groups(&mut random, shape.cpus);
     let groups = groups.into_iter().enumerate();
@@ -49,7 +53,6 @@ pub fn draw(seed: u64, cuts: &Cuts, policy: PolicyInfo) -> Trial {
         warmup: Span::ZERO,
         groups: groups.map(|(_, group)| group).collect(),
     };
-    let mut faults = faults(&mut random);
     for fault in &cuts.faults {
         faults = faults.with(*fault, 0);
     }
@@ -68,10 +71,11 @@ pub fn draw(seed: u64, cuts: &Cuts, policy: PolicyInfo) -> Trial {
 
 /// Draws mostly small machines: they run faster, and a few tasks overload them.
 fn shape(random: &mut Random, at_most: Option<u32>) -> Shape {
-    let cpus = match random.below(10) {
-        0..4 => random.between(1, 2),
-        4..8 => random.between(3, 8),
-        _ => random.between(9, 80),
+    let cpus = match random.below(100) {
+        0..40 => random.between(1, 2),
+        40..80 => random.between(3, 8),
+        80..98 => random.between(9, 64),
+        _ => random.between(65, 256),
     } as u32;
     let cpus = at_most.map_or(cpus, |at_most| cpus.min(at_most));
     let mut shape = Shape::flat(cpus);
@@ -98,6 +102,7 @@ fn faults(random: &mut Random) -> FaultPlan {
             Fault::Hotplug => 5_000,
             Fault::StoppedScheduler => 20_000,
             Fault::RingFull | Fault::Refusal | Fault::LateScheduler | Fault::LostKick => 100_000,
+            Fault::OfflineAtStart => 700_000,
             _ => 200_000,
         };
         if random.chance(300_000) {
@@ -129,7 +134,8 @@ fn groups(random: &mut Random, cpus: u32) -> Vec<Group> {
 
 fn group(random: &mut Random, cpus: u32) -> Group {
     let us = Span::from_micros;
-    let many = u64::from(cpus);
+    // A large machine has fewer tasks for each CPU, so that its runs are not much longer.
+    let many = if cpus > 64 { u64::from(cpus / 2) } else { u64::from(cpus) };
     let span = |random: &mut Random, low, high| {
         let from = random.between(low, high);
         Draw::between(us(from), us(random.between(from, 2 * from)))

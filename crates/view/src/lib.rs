@@ -16,16 +16,13 @@
 //! use pandemonium_view::monitor::{Monitor, News};
 //! use pandemonium_view::sample::Sample;
 //! use pandemonium_view::style::Palette;
-//! use pandemonium_view::terminal::View;
-//! use ratatui::{Terminal, backend::TestBackend};
+//! use pandemonium_view::terminal::{View, drawn};
 //! use std::time::Duration;
 //!
 //! let mut view = Monitor::new(Duration::from_secs(1), Palette::plain());
 //! let sample = Sample { health: "ok".into(), policy: "fifo".into(), ..Sample::default() };
 //! view.news(News::Sample(Duration::from_secs(1), Box::new(sample)));
-//! let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-//! terminal.draw(|frame| view.draw(frame)).unwrap();
-//! assert!(terminal.backend().to_string().contains("health: ok"));
+//! assert!(drawn(&view, 80, 24).contains("health: ok"));
 //! ```
 
 #![forbid(unsafe_code)]

@@ -347,17 +347,10 @@ fn difference(now: u64, before: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
+    use crate::terminal::drawn;
 
     fn view() -> Monitor {
         Monitor::new(Duration::from_secs(1), Palette::plain())
-    }
-
-    fn drawn(view: &Monitor, width: u16, height: u16) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| view.draw(frame)).unwrap();
-        terminal.backend().to_string()
     }
 
     fn sample(health: &str) -> News {

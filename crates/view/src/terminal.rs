@@ -4,7 +4,8 @@
 //! as before when it ends, however it ends.
 
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ratatui::Frame;
+use ratatui::backend::TestBackend;
+use ratatui::{Frame, Terminal};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -24,6 +25,13 @@ pub trait View {
 
     /// Draws the model.
     fn draw(&self, frame: &mut Frame);
+}
+
+/// The text that the view draws into a terminal of this size.
+pub fn drawn(view: &impl View, width: u16, height: u16) -> String {
+    let Ok(mut terminal) = Terminal::new(TestBackend::new(width, height));
+    let Ok(_) = terminal.draw(|frame| view.draw(frame));
+    terminal.backend().to_string()
 }
 
 /// What follows from a key.

@@ -277,8 +277,7 @@ fn wrap(text: &str, columns: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
+    use crate::terminal::drawn;
 
     fn list() -> TaskList {
         let task = |pid, name: &str, cpu_pct| Task {
@@ -300,12 +299,6 @@ mod tests {
 
     fn press(view: &mut Top, keys: &str) -> Next<Explain> {
         keys.chars().map(|key| view.key(KeyCode::Char(key))).last().unwrap_or(Next::Stay)
-    }
-
-    fn drawn(view: &Top, width: u16, height: u16) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| view.draw(frame)).unwrap();
-        terminal.backend().to_string()
     }
 
     #[test]

@@ -4,14 +4,20 @@
 
 use crate::common::*;
 use pandemonium_engine::knobs::Values;
-use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, Tier};
-use pandemonium_engine::time::{Span, Stamp};
+use pandemonium_engine::orders::{Bounds, Order};
+use pandemonium_engine::task::{
+    Arrival, CpuId, Dispatch, Pid, Placement, RawArrival, Reason, Ticket, Tier,
+};
+use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_engine::{MachineView, Policy, Waiting};
 use pandemonium_policies::{Dropping, Fifo};
 use pandemonium_sim::checkers::{Checkers, Demands, Judge};
-use pandemonium_sim::observer::{Event, Left, Observer, Occupant, TaskId};
+use pandemonium_sim::machine::{FaultPlan, START, Setup};
+use pandemonium_sim::observer::{Event, Fault, Left, Observer, Occupant, TaskId};
+use pandemonium_sim::random::CERTAIN;
 use pandemonium_sim::topology::Mask;
 use pandemonium_sim::workload::Group;
+use std::collections::BTreeMap;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +37,8 @@ enum Bug {
     Crowds,
     /// Says that it has no room, with hardly a task there.
     Cramped,
+    /// Believes that its decisions arrive: ignores a task that has not run since the last one.
+    Trusts,
 }
 
 struct Buggy {
@@ -39,11 +47,13 @@ struct Buggy {
     last: Option<Dispatch>,
     seen: u64,
     kept: Option<Arrival>,
+    /// When each task last stopped, as told with the last message about it.
+    stopped: BTreeMap<Pid, Stamp>,
 }
 
 impl Buggy {
     fn new(bug: Bug) -> Buggy {
-        Buggy { inner: Fifo::new(), bug, last: None, seen: 0, kept: None }
+        Buggy { inner: Fifo::new(), bug, last: None, seen: 0, kept: None, stopped: BTreeMap::new() }
     }
 }
 
@@ -52,6 +62,10 @@ impl Policy for Buggy {
         self.seen += 1;
         if self.bug == Bug::Forgets && self.seen >= 3 && self.kept.is_none() {
             self.kept = Some(arrival);
+            return;
+        }
+        let stopped = self.stopped.insert(arrival.pid, arrival.stopped);
+        if self.bug == Bug::Trusts && self.seen > 50 && stopped == Some(arrival.stopped) {
             return;
         }
         self.inner.arrive(now, arrival, view);
@@ -111,8 +125,12 @@ impl Waiting for Buggy {
 }
 
 fn verdict<Q: Policy>(make: impl FnMut() -> Q, duration: Span) -> Option<Judge> {
+    verdict_of(setup(2, 1), make, duration)
+}
+
+fn verdict_of<Q: Policy>(setup: Setup, make: impl FnMut() -> Q, duration: Span) -> Option<Judge> {
     let w = workload(vec![Group::hogs("hog", 6), probe()], duration);
-    run(setup(2, 1), w, DEMANDS, make).verdict.err().map(|violation| violation.judge)
+    run(setup, w, DEMANDS, make).verdict.err().map(|violation| violation.judge)
 }
 
 #[test]
@@ -134,7 +152,7 @@ fn idling_beside_a_task_that_waits_is_caught() {
     let groups = || vec![Group::hogs("hog", 2), probe()];
     let judge = |bug| {
         let demands = Demands { idle: ms(5), ..DEMANDS };
-        let setup = pandemonium_sim::machine::Setup { builtin_idle: false, ..setup(3, 1) };
+        let setup = Setup { builtin_idle: false, ..setup(3, 1) };
         let ran = run(setup, workload(groups(), ms(2_000)), demands, || Buggy::new(bug));
         ran.verdict.err().map(|violation| violation.judge)
     };
@@ -161,9 +179,9 @@ fn shares_that_do_not_follow_weights_are_caught() {
 #[test]
 fn running_where_one_may_not_is_caught() {
     let mut checkers = Checkers::new(2, DEMANDS, false);
-    let task = TaskId { slot: 0, pid: Pid::new(1000).unwrap(), group: 0 };
+    let task = task();
     let comm = Default::default();
-    let now = pandemonium_sim::machine::START;
+    let now = START;
     checkers.saw(now, &Event::Born { task, comm, weight: 100, mask: Mask::only(1) });
     checkers.saw(now, &Event::Woke { task });
     let switched = |cpu| Event::Switched {
@@ -176,4 +194,153 @@ fn running_where_one_may_not_is_caught() {
     assert_eq!(checkers.violation(), None);
     checkers.saw(now, &switched(0));
     assert_eq!(checkers.violation().map(|violation| violation.judge), Some(Judge::Affinity));
+}
+
+/// CPU 0 is offline from the start: nothing serves its queue.
+#[test]
+fn a_policy_that_sends_tasks_to_an_offline_cpu_is_caught() {
+    let faults = FaultPlan::NONE.with(Fault::OfflineAtStart, CERTAIN);
+    let judge = |bug| {
+        verdict_of(Setup { faults, ..setup(2, 1) }, || Buggy::new(bug), ms(2_000))
+    };
+    assert_eq!(judge(Bug::None), None);
+    assert_eq!(judge(Bug::Crowds), Some(Judge::Wait));
+}
+
+#[test]
+fn a_policy_that_believes_its_decisions_arrive_is_caught_when_one_is_lost() {
+    let judge = |ppm, bug| {
+        let faults = FaultPlan::NONE.with(Fault::LostDecision, ppm);
+        verdict_of(Setup { faults, ..setup(2, 1) }, || Buggy::new(bug), ms(2_000))
+    };
+    assert_eq!(judge(0, Bug::Trusts), None);
+    assert_eq!(judge(100_000, Bug::None), None);
+    assert_eq!(judge(100_000, Bug::Trusts), Some(Judge::Conservation));
+}
+
+fn task() -> TaskId {
+    TaskId { slot: 0, pid: Pid::new(1000).unwrap(), group: 0 }
+}
+
+fn arrival() -> Arrival {
+    RawArrival { pid: 1000, nr_cpus_allowed: 2, weight: 100, enq_cnt: 1, ..RawArrival::default() }
+        .decode()
+        .unwrap()
+}
+
+fn dispatch() -> Dispatch {
+    Dispatch {
+        pid: task().pid,
+        ticket: Ticket(1),
+        placement: Placement::Any { near: CpuId::default() },
+        slice: ms(1),
+        vtime: Vtime::default(),
+        tier: Tier::Batch,
+        preempt: false,
+        reason: Reason::default(),
+        order: None,
+    }
+}
+
+/// What no policy can break, the checkers are shown as events.
+fn judge_of(events: &[(Span, Event)]) -> Option<Judge> {
+    let mut checkers = Checkers::new(2, DEMANDS, true);
+    checkers.saw(START, &Event::Began { cpu: 0, now: START, view: MachineView::default() });
+    for (after, event) in events {
+        checkers.saw(START + *after, event);
+    }
+    checkers.violation().map(|violation| violation.judge)
+}
+
+#[test]
+fn a_lost_order_that_is_executed_is_caught() {
+    let order = Some(Order::usual(Span::ZERO));
+    let dispatch = Dispatch { order, tier: Tier::LatCritical, ..dispatch() };
+    let sent = |lost: bool| {
+        let mut events = vec![
+            (Span::ZERO, Event::Bounded(Some(Bounds::default()))),
+            (Span::ZERO, Event::Queued { task: task(), ticket: 1 }),
+            (Span::ZERO, Event::Took(arrival())),
+            (Span::ZERO, Event::Sent { dispatch, cpu: None }),
+        ];
+        if lost {
+            let lost = Event::Faulted { fault: Fault::LostOrder, task: Some(task()) };
+            events.push((Span::ZERO, lost));
+        }
+        events.push((ms(1), Event::Ordered { task: task(), cpu: 0, at_once: true }));
+        judge_of(&events)
+    };
+    assert_eq!(sent(false), None);
+    assert_eq!(sent(true), Some(Judge::Orders));
+}
+
+/// The preempted task runs by an older decision: the newest one decides which tier it has.
+#[test]
+fn an_order_over_a_higher_tier_is_caught_by_the_newest_decision() {
+    let order = Some(Order::usual(Span::ZERO));
+    let dispatch = Dispatch { order, tier: Tier::Interactive, ..dispatch() };
+    let (now, other) = (Span::ZERO, TaskId { slot: 1, pid: Pid::new(1001).unwrap(), group: 0 });
+    let preempts = |newest: Tier| {
+        let switched = Event::Switched {
+            cpu: 0,
+            from: Occupant::Idle,
+            left: Left::Slept,
+            to: Occupant::Task(other, Tier::LatCritical),
+        };
+        let comm = Default::default();
+        let newer = Dispatch { pid: other.pid, tier: newest, ..dispatch };
+        let message = Arrival { pid: other.pid, ..arrival() };
+        judge_of(&[
+            (now, Event::Born { task: other, comm, weight: 100, mask: Mask::all(2) }),
+            (now, Event::Bounded(Some(Bounds::default()))),
+            (now, switched),
+            (now, Event::Took(message)),
+            (now, Event::Sent { dispatch: newer, cpu: None }),
+            (now, Event::Took(arrival())),
+            (now, Event::Sent { dispatch, cpu: None }),
+            (ms(1), Event::Ordered { task: task(), cpu: 0, at_once: true }),
+        ])
+    };
+    assert_eq!(preempts(Tier::Batch), None);
+    assert_eq!(preempts(Tier::LatCritical), Some(Judge::Orders));
+}
+
+/// A late revocation is bounded by the order's life and credit.
+#[test]
+fn an_order_that_outlives_its_revocation_is_caught() {
+    let order = Order { credit: 1, ..Order::usual(Span::ZERO) };
+    let dispatch = Dispatch { order: Some(order), tier: Tier::LatCritical, ..dispatch() };
+    let executed = |at: &[Span]| {
+        let mut events = vec![
+            (Span::ZERO, Event::Bounded(Some(Bounds::default()))),
+            (Span::ZERO, Event::Took(arrival())),
+            (Span::ZERO, Event::Sent { dispatch, cpu: None }),
+        ];
+        let ordered = |at: &Span| (*at, Event::Ordered { task: task(), cpu: 0, at_once: false });
+        events.extend(at.iter().map(ordered));
+        judge_of(&events)
+    };
+    assert_eq!(executed(&[ms(1)]), None);
+    assert_eq!(executed(&[ms(1), ms(2)]), Some(Judge::Orders));
+    assert_eq!(executed(&[order.life]), Some(Judge::Orders));
+}
+
+#[test]
+fn a_stop_in_which_the_backend_does_not_decide_is_caught() {
+    let queued = (Span::ZERO, Event::Queued { task: task(), ticket: 1 });
+    let swept = |at| (ms(at), Event::Congested { task: task() });
+    let began = |at| {
+        let view = MachineView::default();
+        (ms(at), Event::Began { cpu: 0, now: START, view })
+    };
+    assert_eq!(judge_of(&[queued, swept(30), began(5_000)]), None);
+    assert_eq!(judge_of(&[queued, swept(101)]), Some(Judge::Stall));
+    assert_eq!(judge_of(&[queued, began(99)]), None);
+    assert_eq!(judge_of(&[queued, began(101)]), Some(Judge::Stall));
+    // The process is stopped in the round: what it has decided does not arrive.
+    let sent = (Span::ZERO, Event::Sent { dispatch: dispatch(), cpu: None });
+    let took = (Span::ZERO, Event::Took(arrival()));
+    let submitted = (ms(1), Event::Submitted);
+    assert_eq!(judge_of(&[queued, took, sent, submitted, began(5_000)]), None);
+    assert_eq!(judge_of(&[queued, took, sent, began(101)]), Some(Judge::Stall));
 }

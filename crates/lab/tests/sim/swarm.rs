@@ -53,7 +53,7 @@ fn a_storm_is_a_storm() {
     }
     let mut count = Count::default();
     for seed in SEEDS {
-        let _ = drawn::<Fifo>(seed).run(&mut count);
+        let _ = drawn::<Pandemonium>(seed).run(&mut count);
     }
     for fault in Fault::ALL {
         let times = count.0.get(&fault).copied().unwrap_or(0);

@@ -3,9 +3,11 @@
 //! Fault injection.
 
 use super::cpu::Prev;
-use super::state::{Current, Kick, Stage, Where};
+use super::limits::WATCHDOG;
+use super::state::{Current, Kick, Stage, Stop, StopPlace, Where};
 use super::{Machine, Plan};
 use crate::observer::{Event, Fault, Left, Observer};
+use crate::random::CERTAIN;
 use crate::topology::Mask;
 use pandemonium_engine::task::Pid;
 
@@ -14,14 +16,29 @@ const DRAW_EVERY: u64 = 1_000_000;
 /// Longest delay of a late round, and longest time in another class. Each is far below the
 /// watchdog's 5 s, so that a task that waits longer is the policy's fault.
 const LATE_MAX: u64 = 2_000_000;
-/// Longest stop: above the watchdog's 5 s, because the backend decides meanwhile.
-const STOP_MAX: u64 = 6_000_000_000;
+/// Shortest stop, and how often it is doubled at most: up to the watchdog's 5 s, because the backend
+/// decides meanwhile.
+const STOP_MIN: u64 = 10_000_000;
+const STOP_DOUBLINGS: u64 = 8;
 const AWAY_MAX: u64 = 50_000_000;
 /// Largest skew of a CPU's clock.
 const SKEW_MAX: u64 = 1_000_000;
 
-/// The probability of each fault, in parts of a million: per message, decision, round or kick, or
-/// per millisecond for faults that belong to no such event.
+/// The faults that belong to no particular event.
+const FREE_FAULTS: [Fault; 9] = [
+    Fault::StoppedScheduler,
+    Fault::TaskDeath,
+    Fault::PidReuse,
+    Fault::StaleTicket,
+    Fault::ClockSkew,
+    Fault::Hotplug,
+    Fault::Affinity,
+    Fault::ClassChange,
+    Fault::Renice,
+];
+
+/// The probability of each fault, in parts of a million: per message, decision, order, round, kick
+/// or CPU, or per millisecond for faults that belong to no such event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
     /// In the order of [`Fault::ALL`].
@@ -61,38 +78,60 @@ impl<W: Observer> Machine<W> {
         self.emit(Event::Faulted { fault, task });
     }
 
-    pub(super) fn injects_full_ring(&mut self, slot: u32) -> bool {
-        let injected = self.draws_fault(Fault::RingFull);
+    /// Draws a fault that befalls the task, and reports it.
+    fn strikes(&mut self, fault: Fault, slot: Option<u32>) -> bool {
+        let injected = self.draws_fault(fault);
         if injected {
-            self.emit_fault(Fault::RingFull, Some(slot));
+            self.emit_fault(fault, slot);
         }
         injected
+    }
+
+    pub(super) fn injects_full_ring(&mut self, slot: u32) -> bool {
+        self.strikes(Fault::RingFull, Some(slot))
     }
 
     pub(super) fn refuses_on_purpose(&mut self, pid: Pid) -> bool {
-        let injected = self.draws_fault(Fault::Refusal);
-        if injected {
-            let slot = self.slot_of(pid);
-            self.emit_fault(Fault::Refusal, slot);
-        }
-        injected
+        let slot = self.slot_of(pid);
+        self.strikes(Fault::Refusal, slot)
     }
 
     pub(super) fn injects_lost_kick(&mut self, slot: u32) -> bool {
-        let injected = self.draws_fault(Fault::LostKick);
-        if injected {
-            self.emit_fault(Fault::LostKick, Some(slot));
+        self.strikes(Fault::LostKick, Some(slot))
+    }
+
+    pub(super) fn injects_lost_order(&mut self, slot: u32) -> bool {
+        self.strikes(Fault::LostOrder, Some(slot))
+    }
+
+    pub(super) fn injects_late_revocation(&mut self) -> bool {
+        self.strikes(Fault::LateRevocation, None)
+    }
+
+    pub(super) fn injects_bounce(&mut self, slot: u32) -> bool {
+        self.strikes(Fault::BouncedDecision, Some(slot))
+    }
+
+    /// Just before the decision about a task arrives, the task is queued to user space again.
+    pub(super) fn injects_lost_decision(&mut self, slot: u32) {
+        let is_queued = self.tasks[slot as usize].place == Where::Hands;
+        if is_queued && self.strikes(Fault::LostDecision, Some(slot)) {
+            self.requeue(slot);
         }
-        injected
+    }
+
+    /// The CPUs that are offline from the start. One at least is online.
+    pub(super) fn begin_with_offline_cpus(&mut self) {
+        for cpu in 0..self.setup.shape.cpus {
+            if self.online > 1 && self.strikes(Fault::OfflineAtStart, None) {
+                self.set_online(cpu, false);
+            }
+        }
     }
 
     /// Extra time of the current round.
     pub(super) fn delay_on_purpose(&mut self) -> u64 {
-        if !self.draws_fault(Fault::LateScheduler) {
-            return 0;
-        }
-        self.emit_fault(Fault::LateScheduler, None);
-        self.chance.between(1, LATE_MAX)
+        if self.strikes(Fault::LateScheduler, None) { self.chance.between(1, LATE_MAX) } else { 0 }
     }
 
     pub(super) fn inject_faults(&mut self) {
@@ -100,12 +139,8 @@ impl<W: Observer> Machine<W> {
             return;
         }
         self.plan_faults();
-        for fault in Fault::ALL {
-            let tied = matches!(
-                fault,
-                Fault::RingFull | Fault::Refusal | Fault::LateScheduler | Fault::LostKick
-            );
-            if !tied && self.draws_fault(fault) {
+        for fault in FREE_FAULTS {
+            if self.draws_fault(fault) {
                 self.inject(fault);
             }
         }
@@ -114,9 +149,9 @@ impl<W: Observer> Machine<W> {
     fn inject(&mut self, fault: Fault) {
         match fault {
             Fault::StoppedScheduler => {
-                let until = self.now + self.chance.between(1, STOP_MAX);
+                let stop = self.draw_stop();
                 if self.is_loaded() && self.scheduler.stage != Stage::Frozen {
-                    self.scheduler.freeze = Some(until);
+                    self.scheduler.stop = Some(stop);
                     self.emit_fault(fault, None);
                 }
             }
@@ -133,6 +168,15 @@ impl<W: Observer> Machine<W> {
                 }
             }
         }
+    }
+
+    /// Short stops are as likely as long ones.
+    fn draw_stop(&mut self) -> Stop {
+        let least = STOP_MIN << self.chance.below(STOP_DOUBLINGS + 1);
+        let length = self.chance.between(least, 2 * least).min(WATCHDOG);
+        let place =
+            if self.chance.chance(CERTAIN / 2) { StopPlace::InRound } else { StopPlace::BetweenRounds };
+        Stop { until: self.now + length, place }
     }
 
     /// A random task that is alive and on which no other task depends.
@@ -279,17 +323,23 @@ impl<W: Observer> Machine<W> {
         (0..cpus).map(|step| (near + step) % cpus).find(usable).unwrap_or(near)
     }
 
-    /// A CPU goes offline or online: the kernel ejects the scheduler, and it is loaded again.
+    /// A CPU goes offline or online, and sometimes some of the next ones too: the kernel ejects the
+    /// scheduler, and it is loaded again.
     fn hotplug(&mut self) {
         let cpus = self.setup.shape.cpus;
-        let cpu = self.chance.below(u64::from(cpus)) as u32;
-        let online = !self.cpus[cpu as usize].online;
+        let first = self.chance.below(u64::from(cpus)) as u32;
+        let online = !self.cpus[first as usize].online;
         if !online && self.online == 1 || !self.is_loaded() {
             return;
         }
+        let others = if self.chance.chance(CERTAIN / 4) { cpus / 2 } else { 0 };
         self.emit_fault(Fault::Hotplug, None);
         self.unload();
-        self.set_online(cpu, online);
+        for cpu in first..=(first + others).min(cpus - 1) {
+            if self.cpus[cpu as usize].online != online && (online || self.online > 1) {
+                self.set_online(cpu, online);
+            }
+        }
         let back = self.now + self.setup.costs.reload.as_nanos();
         self.event_queue.add(back, Plan::Reload);
     }

@@ -96,6 +96,7 @@ impl<W: Observer> Machine<W> {
         let Some(slot) = self.slot_of(down.dispatch.pid) else {
             return self.emit(Event::Void(down.dispatch));
         };
+        self.injects_lost_decision(slot);
         let task = &self.tasks[slot as usize];
         let (mask, home, is_queued) = (task.mask, u32::from(task.cpu), task.place == Where::Hands);
         let outdated = u64::from(task.tickets) > down.dispatch.ticket.0;
@@ -109,8 +110,9 @@ impl<W: Observer> Machine<W> {
             }
             return self.kick_home(mask, home);
         };
-        let target = if mask.holds(cpu) { cpu } else { home };
-        self.counters.bounced += u64::from(target != cpu);
+        let may_use = mask.holds(cpu) && !self.injects_bounce(slot);
+        let target = if may_use { cpu } else { home };
+        self.counters.bounced += u64::from(!may_use);
         if outdated || !is_queued {
             self.counters.cancelled += u64::from(outdated);
             return self.emit(Event::Void(down.dispatch));

@@ -247,6 +247,7 @@ impl<W: Observer> Machine<W> {
         };
         (0..cpus).for_each(|cpu| machine.idle.insert(cpu));
         machine.obey(&KernelRules::default());
+        machine.begin_with_offline_cpus();
         machine.plan_the_workload();
         machine
     }
@@ -301,7 +302,9 @@ impl<W: Observer> Machine<W> {
     pub fn calm(&mut self) {
         self.stormy = false;
         self.cpus.iter_mut().for_each(|cpu| cpu.skew = 0);
-        self.scheduler.freeze = None;
+        if self.scheduler.stage != Stage::Frozen {
+            self.scheduler.stop = None;
+        }
         self.thaw();
         self.emit(Event::Calm);
     }
@@ -395,7 +398,7 @@ impl Scheduler {
             took: 0,
             sent: 0,
             calls: 0,
-            freeze: None,
+            stop: None,
             is_stalled: false,
         }
     }

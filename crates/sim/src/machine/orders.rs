@@ -242,6 +242,10 @@ impl<W: Observer> Machine<W> {
         if u64::from(order.ticket) != dispatch.ticket.0 {
             return;
         }
+        if dispatch.order.is_some() && self.injects_lost_order(slot) {
+            return;
+        }
+        let order = self.order_slot(slot);
         order.tier = dispatch.tier;
         let short = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
         order.slice = short(dispatch.slice.as_nanos());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Which CPU gives way to which task, and which waker hands its CPU over: the rules of
-//! `src/bpf/rules.h`, stated again. `tests/rules.rs` compares both.
+//! `src/bpf/rules.h`, stated again. `crates/bpf_rules/tests/rules.rs` compares both.
 
 use super::limits::{
     BATCH, FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE, KICK_INTERVAL, KICKS_PER_WINDOW, SCAN,

@@ -4,7 +4,7 @@
 
 use super::cpu::Prev;
 use super::limits::{HEARTBEAT, RING, WATCHDOG};
-use super::state::{Current, Down, Kick, Stage, Where};
+use super::state::{Current, Down, Kick, Stage, StopPlace, Where};
 use super::{Machine, Plan};
 use crate::observer::{Event, Left, Observer};
 use pandemonium_engine::orders::Bounds;
@@ -89,19 +89,28 @@ impl<W: Observer> Machine<W> {
     /// The round ends: its decisions and kicks take effect, and the process yields its CPU.
     fn yield_cpu(&mut self) {
         let cpu = self.scheduler.cpu;
-        self.scheduler.is_stalled = false;
-        self.down.extend(self.staged.drain(..));
-        while let Some(victim) = self.staged_kicks.pop() {
-            self.counters.asked += 1;
-            self.interrupt(victim, None);
+        let stop = self.scheduler.stop;
+        if stop.is_none_or(|stop| stop.place == StopPlace::BetweenRounds) {
+            self.end_round();
         }
-        if let Some(until) = self.scheduler.freeze.take() {
+        if let Some(stop) = stop {
             self.leave_cpu(cpu, Stage::Frozen);
-            self.event_queue.add(until, Plan::Thaw);
+            self.event_queue.add(stop.until, Plan::Thaw);
             self.plan_stall();
             return;
         }
         self.reschedule(cpu, Prev::Scheduler);
+    }
+
+    /// The decisions and kicks of the round take effect.
+    fn end_round(&mut self) {
+        self.scheduler.is_stalled = false;
+        self.down.extend(self.staged.drain(..));
+        self.emit(Event::Submitted);
+        while let Some(victim) = self.staged_kicks.pop() {
+            self.counters.asked += 1;
+            self.interrupt(victim, None);
+        }
     }
 
     /// The process leaves its CPU and is not queued again.
@@ -116,11 +125,16 @@ impl<W: Observer> Machine<W> {
         self.reschedule(cpu, Prev::None);
     }
 
-    /// A stopped process continues: it is queued again, and its CPU is kicked if it idles.
+    /// A stopped process continues: it ends the round in which it was stopped, is queued again, and
+    /// its CPU is kicked if it idles.
     pub(super) fn thaw(&mut self) {
         if self.scheduler.stage == Stage::Frozen {
             self.scheduler.stage = Stage::Queued;
             self.scheduler.needed |= self.scheduler.is_stalled;
+            let stop = self.scheduler.stop.take();
+            if stop.is_some_and(|stop| stop.place == StopPlace::InRound) {
+                self.end_round();
+            }
             let cpu = self.scheduler.cpu;
             if self.cpus[cpu as usize].current == Current::Idle {
                 self.kick_cpu(cpu, Kick::Idle);
@@ -180,10 +194,10 @@ impl<W: Observer> Port for Machine<W> {
         if let Some(slot) = self.slot_of(dispatch.pid).filter(|_| self.setup.fast_path) {
             self.task(slot).tier = Some(dispatch.tier);
         }
-        self.post(dispatch);
         self.scheduler.sent += 1;
         self.staged.push(Down { dispatch: *dispatch, cpu });
         self.emit(Event::Sent { dispatch: *dispatch, cpu });
+        self.post(dispatch);
         Ok(())
     }
 
@@ -197,7 +211,11 @@ impl<W: Observer> Port for Machine<W> {
 
     fn publish(&mut self, bounds: Option<&Bounds>) {
         let may_order = self.setup.fast_path && self.setup.builtin_idle;
-        self.bounds = bounds.copied().filter(|_| may_order);
+        let bounds = bounds.copied().filter(|_| may_order);
+        if self.bounds != bounds && self.injects_late_revocation() {
+            return;
+        }
+        self.bounds = bounds;
         let passes = self.bounds.map_or(0, |bounds| bounds.passes);
         self.passed_max = self.passed.wrapping_add(passes);
         self.emit(Event::Bounded(self.bounds));
@@ -242,7 +260,7 @@ impl<W: Observer> Machine<W> {
         }
         *policy = next;
         self.scheduler.stage = Stage::Queued;
-        self.scheduler.freeze = None;
+        self.scheduler.stop = None;
         self.scheduler.is_stalled = false;
         self.scheduler.ran = self.now;
         self.emit(Event::Loaded(true));

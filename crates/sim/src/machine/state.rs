@@ -207,6 +207,23 @@ pub(super) enum Stage {
     Unloaded,
 }
 
+/// A stop of the scheduler process by an injected fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stop {
+    /// When it continues.
+    pub until: u64,
+    pub place: StopPlace,
+}
+
+/// Where a stop interrupts the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StopPlace {
+    /// The round has ended.
+    BetweenRounds,
+    /// The round has decided. Its decisions arrive when the process continues.
+    InRound,
+}
+
 /// The scheduler process, and what the backend's two halves share about it.
 pub(super) struct Scheduler {
     pub stage: Stage,
@@ -223,8 +240,8 @@ pub(super) struct Scheduler {
     pub took: u64,
     pub sent: u64,
     pub calls: u64,
-    /// If set, stop the process after this round until then.
-    pub freeze: Option<u64>,
+    /// If set, the process is stopped, or will be at the end of the round.
+    pub stop: Option<Stop>,
     /// Whether the backend decides instead of the process.
     pub is_stalled: bool,
 }

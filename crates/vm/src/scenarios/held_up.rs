@@ -126,9 +126,9 @@ fn stalled(guest: &Guest) -> Result<()> {
     let (worker, before) = (scheduler.worker()?, scheduler.statistics()?.count("nr_batch")?);
     // The supervisor first: each of its threads stops when it runs, and one would continue the
     // worker.
+    let probe = wakeups::start(STALL_S)?;
     signal(scheduler.pid(), libc::SIGSTOP)?;
     sleep(BETWEEN);
-    let probe = wakeups::start(STALL_S)?;
     signal(worker, libc::SIGSTOP)?;
     let moves = watch::every_worker_moves(&load, STALL_S, |_| scheduler.expect_in_charge());
     signal(worker, libc::SIGCONT)?;

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The checker of stalls. Only a decision, or the backend, ends the wait of a task that is queued to
+//! user space: the checker reports tasks that wait there while no round begins.
+
+use super::observer::{Event, TaskId};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use pandemonium_engine::task::Pid;
+use pandemonium_engine::time::{Span, Stamp};
+
+/// The longest time without a round while tasks are queued to user space. The backend notices a
+/// stopped process within 30 ms (`PATCH_CHECKS` and one check more). A running one waits for a CPU,
+/// behind a slice, or until Batch work is due.
+const QUIET_MAX: Span = Span::from_millis(100);
+
+/// The account of the tasks that are queued to user space.
+#[derive(Default)]
+pub struct StallChecker {
+    /// By pid: whether the task is queued to user space.
+    queued: Vec<bool>,
+    nr_queued: usize,
+    /// The tasks for which the round has decided. Its decisions have not arrived yet.
+    decided: Vec<Pid>,
+    /// When the last round began, or the first of the tasks was queued, whichever is later.
+    quiet_since: Stamp,
+}
+
+impl StallChecker {
+    /// Takes an event. Returns a sentence if it violates the rule.
+    pub fn saw(&mut self, now: Stamp, event: &Event) -> Option<String> {
+        match event {
+            Event::Queued { task, .. } => {
+                if self.nr_queued == 0 {
+                    self.quiet_since = now;
+                }
+                self.note(task.pid, true);
+            }
+            Event::Congested { task } => {
+                let why = self.judge(now);
+                self.note(task.pid, false);
+                return why;
+            }
+            Event::Direct { task, .. }
+            | Event::Ordered { task, .. }
+            | Event::Resumed { task }
+            | Event::Withdrawn { task }
+            | Event::Died { task } => self.leaves(*task),
+            Event::Sent { dispatch, .. } => self.decided.push(dispatch.pid),
+            Event::Submitted => {
+                while let Some(pid) = self.decided.pop() {
+                    self.note(pid, false);
+                }
+            }
+            Event::Began { .. } => {
+                let why = self.judge(now);
+                self.quiet_since = now;
+                return why;
+            }
+            Event::Loaded(_) => *self = StallChecker::default(),
+            _ => {}
+        }
+        None
+    }
+
+    /// Returns a sentence if tasks have been waiting for too long.
+    pub fn judge(&self, now: Stamp) -> Option<String> {
+        let (quiet, nr) = (now.since(self.quiet_since), self.nr_queued);
+        (nr > 0 && quiet > QUIET_MAX).then(|| {
+            format!("no round began for {quiet}, longer than {QUIET_MAX}, while {nr} tasks waited")
+        })
+    }
+
+    fn leaves(&mut self, task: TaskId) {
+        self.decided.retain(|pid| *pid != task.pid);
+        self.note(task.pid, false);
+    }
+
+    fn note(&mut self, pid: Pid, queued: bool) {
+        let index = pid.as_raw() as usize;
+        if index >= self.queued.len() {
+            self.queued.resize(index + 1, false);
+        }
+        let before = core::mem::replace(&mut self.queued[index], queued);
+        self.nr_queued = self.nr_queued + usize::from(queued) - usize::from(before);
+    }
+}
