@@ -276,7 +276,6 @@ proptest! {
 
 /// Longer than `FP_OVERDUE_NS`, and than any test is ahead of now.
 const OVERDUE: u64 = bpf::OVERDUE_MAX;
-const REFUSED: i32 = -12;
 
 /// What becomes of a start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -302,8 +301,7 @@ struct Timer {
 impl Timer {
     fn arm(&mut self, at: u64, now: u64, start: Start) {
         let before = self.armed;
-        let error = if start == Start::Refused { REFUSED } else { 0 };
-        let after = bpf::timer_arm(before, at, now, error);
+        let after = bpf::timer_arm(before, at, now, start == Start::Refused);
         if after != before {
             self.fires = (start == Start::Works).then_some(at.max(now));
         }
@@ -341,8 +339,8 @@ proptest! {
     #[test]
     fn an_armed_timer_is_not_moved_to_a_later_time(ahead in 1..OVERDUE, more in 0..OVERDUE) {
         let armed = NOW + ahead;
-        prop_assert_eq!(bpf::timer_arm(armed, armed + more, NOW, 0), armed);
-        prop_assert_eq!(bpf::timer_arm(armed, armed - 1, NOW, 0), armed - 1);
+        prop_assert_eq!(bpf::timer_arm(armed, armed + more, NOW, false), armed);
+        prop_assert_eq!(bpf::timer_arm(armed, armed - 1, NOW, false), armed - 1);
     }
 }
 

@@ -3,8 +3,7 @@
  * When a timer that should be armed is not.
  *
  * bpf_timer_start() can fail. Since Linux 7.0 a start with interrupts off, which is where most of
- * ours are, is handed to an interrupt of its own and needs memory for that: without memory it is
- * refused. A flag that says "armed" after such a start would never be cleared, because only the
+ * ours are, is handed to an interrupt and needs memory for that: without memory it is refused. A flag that says "armed" after such a start would never be cleared, because only the
  * timer's callback clears it, and nothing would start the timer again.
  *
  * So a refused start leaves the flag clear, and a flag whose callback does not come is not believed.
@@ -25,10 +24,10 @@ static __always_inline bool timer_serves(u64 armed, u64 at, u64 now)
 	return armed && armed <= at && now < armed + FP_OVERDUE_NS;
 }
 
-/* What `armed` is after a start for the time `at` that returned `error`. */
-static __always_inline u64 timer_started(u64 at, s64 error)
+/* What `armed` is after a start for the time `at`. */
+static __always_inline u64 timer_started(u64 at, bool refused)
 {
-	return error ? 0 : at;
+	return refused ? 0 : at;
 }
 
 /* A timer that is armed again and again while there is something to watch. */

@@ -102,9 +102,9 @@ s32 host_order_verdict(const struct order_view *view, u64 size)
 
 _Static_assert(FP_OVERDUE_NS <= 10 * 1000 * 1000, "OVERDUE_MAX of src/lib.rs");
 
-u64 host_timer_arm(u64 armed, u64 at, u64 now, s32 error)
+u64 host_timer_arm(u64 armed, u64 at, u64 now, u32 refused)
 {
-	return timer_serves(armed, at, now) ? armed : timer_started(at, error);
+	return timer_serves(armed, at, now) ? armed : timer_started(at, refused);
 }
 
 void host_watch_look(struct fp_watch *watch)

@@ -116,7 +116,7 @@ pub struct Watch {
 }
 
 unsafe extern "C" {
-    fn host_timer_arm(armed: u64, at: u64, now: u64, error: i32) -> u64;
+    fn host_timer_arm(armed: u64, at: u64, now: u64, refused: u32) -> u64;
     fn host_watch_look(watch: *mut Watch);
     fn host_find_victim(cpus: *const Cpu, nr_cpus: u32, need: *const Need) -> i32;
     fn host_order_verdict(view: *const OrderView, size: u64) -> i32;
@@ -160,10 +160,10 @@ pub fn count_handoff(before: u8, asleep: bool, woke: u64, now: u64) -> u8 {
 }
 
 /// Arms a timer, which is armed for the time `armed` or 0, for the time `at`: what it is armed for
-/// then. A start, if there is one, returns `error`.
-pub fn timer_arm(armed: u64, at: u64, now: u64, error: i32) -> u64 {
+/// then. The start, if there is one, is `refused`.
+pub fn timer_arm(armed: u64, at: u64, now: u64, refused: bool) -> u64 {
     // SAFETY: plain numbers.
-    unsafe { host_timer_arm(armed, at, now, error) }
+    unsafe { host_timer_arm(armed, at, now, refused.into()) }
 }
 
 /// A look at the watch: one that is lost counts as not armed.

@@ -9,9 +9,6 @@ use std::fs;
 
 /// What may come and go, in KiB.
 const SLACK: u64 = 64;
-/// Records of tasks that the worker locks at once, and their size in KiB (`src/memory.rs`).
-const STEP: u64 = 4_096;
-const STEP_KIB: u64 = 640;
 
 /// The memory of one process, in KiB.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,14 +46,12 @@ impl Memory {
         Ok(worker)
     }
 
-    /// Nothing has been added since, but for the records of so many tasks that were not there then:
-    /// 0.15 KiB each, locked in steps of 4,096 records.
-    pub fn expect_flat_since(&self, before: &Memory, new_tasks: u64) -> Result<()> {
-        let room = if new_tasks == 0 { SLACK } else { (new_tasks + STEP).div_ceil(STEP) * STEP_KIB };
-        let grown = |now: u64, before: u64| now > before + room;
+    /// Nothing has been added since. What is locked for further tasks is added as these appear.
+    pub fn expect_flat_since(&self, before: &Memory) -> Result<()> {
+        let grown = |now: u64, before: u64| now > before + SLACK;
         ensure!(
             !grown(self.resident, before.resident) && !grown(self.locked, before.locked),
-            "more than {room} KiB were added: {before:?}, then {self:?}"
+            "more than {SLACK} KiB were added: {before:?}, then {self:?}"
         );
         Ok(())
     }

@@ -22,7 +22,8 @@ pub fn begin() -> Result<usize> {
     let bytes = disk.seek(SeekFrom::End(0)).context("asking for the size of the disk")?;
     let last_page = u32::try_from(bytes / PAGE - 1).context("a disk of terabytes")?;
     let [version, last_page] = [1_u32, last_page].map(u32::to_ne_bytes);
-    disk.write_all_at(&[version, last_page].concat(), INFORMATION).context("writing to the disk")?;
+    disk.write_all_at(&[version, last_page].concat(), INFORMATION)
+        .context("writing to the disk")?;
     disk.write_all_at(NAME, PAGE - NAME.len() as u64).context("writing to the disk")?;
     disk.flush().and_then(|()| disk.sync_all()).context("writing to the disk")?;
     let path = std::ffi::CString::new(DISK).context("a name without a zero byte")?;

@@ -168,7 +168,7 @@ fn runnable(guest: &Guest) -> Result<()> {
         "{HOGS} hogs: the longest wait of one was {longest:?}; units of one: {least:?} to {most:?}"
     ));
     let late = expect_punctual("beside them", &tickers, BESIDE_HOGS);
-    Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle, 0)?;
+    Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle)?;
     expect_sound(&scheduler)?;
     late?;
     ensure!(least > Some(0), "a hog did not run");
@@ -239,7 +239,7 @@ fn threads(guest: &Guest) -> Result<()> {
     let stolen = scheduler.statistics()?.count("nr_stolen")? - stolen;
     let late = expect_punctual("among them", &tickers, BESIDE_THREADS);
     report::note(format!("{stolen} thefts in {WATCHED_S} s"));
-    Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle, 0)?;
+    Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle)?;
     let sharers = &tickers[AWAKE..];
     for member in [tickers[0], tickers[AWAKE / 2], sharers[0], sharers[3], sharers[60]] {
         expect_urgent(guest, member.pid())?;
@@ -339,7 +339,7 @@ fn fork_bomb(guest: &Guest) -> Result<()> {
     watch_crowd(&scheduler, BOMB_S / 2)?;
     let (middle, size) = (Memory::of_scheduler(&scheduler)?, Bomb::size()?);
     let work = hogs.steps_in(SECOND * (BOMB_S / 2) as u32);
-    Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle, 0)?;
+    Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle)?;
     report::note(format!("{size} processes of the bomb; work of a hog beside it: {work:?}"));
     let waits = probe.finish()?;
     let late = expect_early("beside the bomb", &waits, BESIDE_BOMB_MS);
@@ -377,7 +377,7 @@ fn short_tasks(guest: &Guest, wanted: u64) -> Result<()> {
     let done: u64 = load.steps().iter().sum();
     report::note(format!("{done} tasks in {:.0} s", started.elapsed().as_secs_f64()));
     let middle = middle.context("too few tasks for a middle")?;
-    Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle, 0)?;
+    Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle)?;
     Memory::of_scheduler(&scheduler)?.expect_at_most(RESIDENT_MAX)?;
     expect_early("beside them", &wakeups::start(5)?.finish()?, BESIDE_BOMB_MS)?;
     drop(load);
@@ -411,7 +411,7 @@ fn memory_pressure(guest: &Guest) -> Result<()> {
     scheduler.expect_no_page_faults()?;
     drop(load);
     use_up(&scheduler)?;
-    Memory::of_scheduler(&scheduler)?.expect_flat_since(&before, 0)?;
+    Memory::of_scheduler(&scheduler)?.expect_flat_since(&before)?;
     expect_sound(&scheduler)?;
     scheduler.finish().map(drop)
 }
@@ -424,7 +424,10 @@ fn use_up(scheduler: &Scheduler) -> Result<()> {
     let started = Instant::now();
     let mut messages = kernel::messages();
     while !messages.contains(ENDED) {
-        ensure!(started.elapsed() < OUT_OF_MEMORY, "the kernel has ended none of {count} processes");
+        ensure!(
+            started.elapsed() < OUT_OF_MEMORY,
+            "the kernel has ended none of {count} processes"
+        );
         sleep(SECOND / 4);
         messages = kernel::messages();
     }
@@ -518,7 +521,7 @@ fn for_minutes(guest: &Guest, minutes: u64) -> Result<()> {
         a_minute(&scheduler, &load, minute).with_context(|| format!("in minute {minute}"))?;
         let memory = Memory::of_scheduler(&scheduler)?;
         if minute > minutes / 2 {
-            memory.expect_flat_since(&middle, 0)?;
+            memory.expect_flat_since(&middle)?;
         } else {
             middle = memory;
         }
