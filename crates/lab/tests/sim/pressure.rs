@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Very many tasks, and a long time.
+//! A long time.
 
 use crate::common::*;
 use pandemonium_engine::Policy;
@@ -9,22 +9,7 @@ use pandemonium_engine::time::Span;
 use pandemonium_sim::checkers::{Checkers, Demands};
 use pandemonium_sim::machine::{Machine, START, Setup};
 use pandemonium_sim::measure::Measure;
-use pandemonium_sim::workload::Group;
 use std::time::Instant;
-
-/// The kernel ejects a scheduler that leaves a task waiting for 5 s. With slices of 4 ms a turn of
-/// ten thousand takes 20 s on two CPUs.
-#[test]
-fn ten_thousand_hogs_are_served_long_before_the_watchdog_notices() {
-    let groups = vec![Group::hogs("burner", 10_000), probe()];
-    let demands = Demands { wait: ms(3_500), wait_each: Span::ZERO, idle: ms(1_000), ..DEMANDS };
-    let ran = run(setup(2, 1), workload(groups, ms(15_000)), demands, pandemonium(2));
-    assert_eq!(ran.verdict, Ok(()));
-    let [hogs, probe] = &ran.outcome.groups[..] else { panic!("two groups") };
-    assert!(hogs.least > 0 && hogs.lived == 10_000, "{} of a hog", hogs.least);
-    let late = probe.wake.quantile(990);
-    assert!(late <= ms(50), "a task that wakes up beside them is late by {late}");
-}
 
 /// What a policy holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

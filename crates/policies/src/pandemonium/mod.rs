@@ -35,7 +35,7 @@ use self::learning::program_of;
 pub use self::order::LIGHT_WAIT;
 use self::order::{Choice, Group, Situation, Turns, choose};
 use self::placement::{PlacementContext, Placer};
-use self::slices::{in_crowd, slice};
+use self::slices::slice;
 use crate::control::detect::Detectors;
 use crate::knobs::Knobs;
 use crate::scaling::Scaling;
@@ -246,27 +246,22 @@ impl Pandemonium {
     /// every rescue follows from the time beyond. A task above Batch waits for a slice of each task
     /// above Batch, spread over the CPUs. A Batch task waits besides for the Batch slice, scaled by
     /// the weight of all Batch tasks over its own, spread over the CPUs; at most [`LIGHT_WAIT`].
-    fn turn(&self, slot: Slot, group: Group, knobs: &Knobs) -> Span {
+    fn turn(&self, slot: Slot, group: Group) -> Span {
         let cpus = u64::from(self.limits.cpus);
         let urgent = self.waiting_in(Tier::LatCritical) + self.waiting_in(Tier::Interactive);
-        let urgent_turn = knobs.slice.scale(urgent as u64, cpus);
+        let urgent_turn = self.knobs.slice.scale(urgent as u64, cpus);
         if group == Group::Urgent {
             return urgent_turn;
         }
         let contenders = self.waiting_weight[Tier::Batch.index()] + cpus * self.batch_weight;
         let weight = u64::from(self.table.data(slot).effective_weight.max(1));
-        urgent_turn + knobs.batch_slice.scale(contenders, weight * cpus).min(LIGHT_WAIT)
+        urgent_turn + self.knobs.batch_slice.scale(contenders, weight * cpus).min(LIGHT_WAIT)
     }
 
     /// For how long beyond its turn the longest waiting task of a group waits.
-    fn age(&self, now: Stamp, group: Group, knobs: &Knobs) -> Option<Span> {
+    fn age(&self, now: Stamp, group: Group) -> Option<Span> {
         let oldest = self.table.oldest_of(group.class())?;
-        Some(self.table.waited(oldest, now) - self.turn(oldest, group, knobs))
-    }
-
-    /// The knobs for the tasks that wait now.
-    fn knobs_now(&self) -> Knobs {
-        in_crowd(&self.knobs, self.table.nr_waiting(), self.limits.cpus)
+        Some(self.table.waited(oldest, now) - self.turn(oldest, group))
     }
 
     /// Picks the next task and the reason. Changes nothing.
@@ -277,7 +272,7 @@ impl Pandemonium {
         }
         let situation = Situation {
             waits: Tier::ALL.map(|tier| self.waiting_in(tier) > 0),
-            ages: Group::ALL.map(|group| self.age(context.now, group, context.knobs)),
+            ages: Group::ALL.map(|group| self.age(context.now, group)),
         };
         let (choice, reason) =
             choose(&situation, &self.turns, context.mode, &self.limits, &self.knobs)?;
@@ -353,7 +348,7 @@ impl Policy for Pandemonium {
     fn next(&mut self, now: Stamp, view: &MachineView) -> Option<Dispatch> {
         self.detectors.longrun.observe(now, self.batch_waits());
         self.note_passed(view.passed);
-        let (limits, knobs) = (self.limits, self.knobs_now());
+        let (limits, knobs) = (self.limits, self.knobs);
         let mode = self.mode(now);
         let context = PlacementContext { now, view, mode, limits: &limits, knobs: &knobs };
         let (slot, reason) = self.pick(&context)?;
@@ -427,7 +422,7 @@ impl Policy for Pandemonium {
             hand_off: self.knobs.rules.sync_wakeups,
             preempt_thresh: self.knobs.preempt_thresh,
             burst: self.mode(now).burst,
-            batch_slice: self.knobs_now().batch_slice,
+            batch_slice: self.knobs.batch_slice,
             idle_slice: self.knobs.slice_min,
         }
     }

@@ -57,9 +57,7 @@ impl StandingOrders for Pandemonium {
         let tiers = [Tier::LatCritical, Tier::Interactive, Tier::Batch];
         let waiting = tiers.map(|tier| self.queues[tier.index()].len());
         let thresh = self.knobs.sojourn_thresh;
-        let knobs = self.knobs_now();
-        let age = || self.age(now, Group::Batch, &knobs).unwrap_or_default();
-        let age = self.batch_waits().then(age);
+        let age = self.batch_waits().then(|| self.age(now, Group::Batch).unwrap_or_default());
         Bounds {
             epoch: self.tunings << 2 | u32::from(mode.burst) << 1 | u32::from(mode.longrun),
             waiting: crowding_tier(waiting, self.limits.cpus),

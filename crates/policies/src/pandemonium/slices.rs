@@ -1,36 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! The length of a slice. LatCritical and Interactive tasks get as long as they usually run,
-//! because a user waits for them. Batch tasks get a long slice, because that gives throughput. Among
-//! very many waiting tasks all slices are shorter, because the last of them waits for all others.
+//! because a user waits for them. Batch tasks get a long slice, because that gives throughput.
 
 use crate::knobs::Knobs;
 use pandemonium_engine::Mode;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::Span;
-
-/// Within this time each of the waiting tasks gets a slice, as far as slices can be short enough.
-/// Chosen: less than half of the kernel's watchdog of 5 s, because slices are not ended in time where
-/// the fast path is missing, and a task in a long turn may be passed by others. It costs nothing
-/// below 1,000 waiting tasks on two CPUs, with Batch slices of 4 ms.
-const TURN_MAX: Span = Span::from_millis(2_000);
-
-/// The knobs while so many tasks wait: no slice is longer than its part of [`TURN_MAX`].
-pub fn in_crowd(knobs: &Knobs, waiting: usize, cpus: u32) -> Knobs {
-    let longest = knobs.batch_slice.max(knobs.slice);
-    let turn = u128::from(longest.as_nanos()) * waiting as u128;
-    if turn <= u128::from(TURN_MAX.as_nanos()) * u128::from(cpus) {
-        return *knobs;
-    }
-    let part = TURN_MAX.scale(cpus.into(), waiting as u64);
-    let cut = |slice: Span| slice.min(part).max(knobs.slice_min);
-    Knobs {
-        slice: cut(knobs.slice),
-        burst_slice: cut(knobs.burst_slice),
-        batch_slice: cut(knobs.batch_slice),
-        ..*knobs
-    }
-}
 
 /// The properties of a task that its slice depends on.
 #[derive(Clone, Copy, Debug)]
@@ -127,23 +103,6 @@ mod tests {
             );
             assert_eq!(slice(&need(Tier::Batch, 9_000, 128), mode, &knobs), knobs.batch_slice);
         }
-    }
-
-    #[test]
-    fn a_turn_of_all_waiting_tasks_takes_no_longer_than_its_limit() {
-        let usual = Knobs::default();
-        let few = (TURN_MAX.as_nanos() / usual.batch_slice.as_nanos()) as usize;
-        assert_eq!(in_crowd(&usual, 0, 1), usual);
-        assert_eq!(in_crowd(&usual, 2 * few, 2), usual);
-        for (waiting, cpus) in [(2 * few + 1, 2), (2_000, 1), (10_000, 2), (100_000, 64)] {
-            let cut = in_crowd(&usual, waiting, cpus);
-            let slices = [cut.slice, cut.burst_slice, cut.batch_slice];
-            for slice in slices {
-                assert!(slice.scale(waiting as u64, cpus.into()) <= TURN_MAX, "{waiting}: {cut:?}");
-            }
-        }
-        assert_eq!(in_crowd(&usual, 10_000, 2).batch_slice, Span::from_micros(400));
-        assert_eq!(in_crowd(&usual, 1 << 17, 1).batch_slice, usual.slice_min, "the shortest");
     }
 
     #[test]

@@ -69,7 +69,9 @@ impl Member {
 
     /// Begins to count anew.
     pub fn begin_anew(&self) {
-        [&self.steps, &self.longest_ns, &self.sum_ns].map(|count| count.store(0, Relaxed));
+        for count in [&self.steps, &self.longest_ns, &self.sum_ns] {
+            count.store(0, Relaxed);
+        }
     }
 
     fn done(&self, took_ns: u64) {
