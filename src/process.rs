@@ -62,7 +62,8 @@ pub fn die_with_parent() {
 /// Has the kernel end nearly every other process before this one and its workers when memory runs
 /// out: they hold little, all of it locked, and everything else would have to change its scheduler
 /// just then. Not the value that protects in any case, so that a fault of this program that takes
-/// all memory has an end. A value that the user has chosen stays. Without the privilege it stays too.
+/// all memory has an end. A value that the user has chosen stays. Without the privilege nothing
+/// changes.
 pub fn outlive_lack_of_memory() {
     let chosen = std::fs::read_to_string(OOM_SCORE);
     if chosen.is_ok_and(|value| value.trim() == "0") {

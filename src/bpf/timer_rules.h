@@ -3,10 +3,12 @@
  * When a timer that should be armed is not.
  *
  * bpf_timer_start() can fail. Since Linux 7.0 a start with interrupts off, which is where most of
- * ours are, is handed to an interrupt and needs memory for that: without memory it is refused. A flag that says "armed" after such a start would never be cleared, because only the
- * timer's callback clears it, and nothing would start the timer again.
+ * ours are, is handed to an interrupt and needs memory for that: without memory it is refused. A
+ * flag that says "armed" after such a start would never be cleared, because only the timer's
+ * callback clears it, and nothing would start the timer again.
  *
- * So a refused start leaves the flag clear, and a flag whose callback does not come is not believed.
+ * So a refused start leaves the flag clear, and a flag whose callback does not come is not
+ * believed.
  *
  * Pure functions, as in rules.h: crates/bpf_rules compiles them for the host.
  */

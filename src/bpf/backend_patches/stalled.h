@@ -11,8 +11,9 @@
  * checks, it is stalled. Until it has ended a round again, the backend decides by itself
  * (not_deciding.h). The tasks that wait in user space are found among all tasks of the machine: a
  * list would cost each message, and stalls are rare. The kernel ignores an insert of a task that is
- * not queued to user space. The kernel may refuse to start the timer (timer_rules.h), and no further
- * message need come: the backend's heartbeat, once a second, looks whether the timer still runs.
+ * not queued to user space. The kernel may refuse to start the timer (timer_rules.h), and no
+ * further message need come: the backend's heartbeat, once a second, looks whether the timer still
+ * runs.
  *
  * How to see it: VM scenario `stalled`.
  *

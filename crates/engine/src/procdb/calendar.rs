@@ -3,10 +3,10 @@
 //! Profiles while the calendar is wrong, and after it was set.
 //!
 //! What matters of a time is how much older it is than others: the oldest profiles are dropped and
-//! evicted first. So when the calendar is set, all times move with it. Without that, a clock that is
-//! set forward by a month makes every profile look unused for that long, and after a clock that was
-//! ahead is set back, each new program is older than all that were seen meanwhile, and is evicted
-//! first.
+//! evicted first. So when the calendar is set, all times move with it. Without that, a clock that
+//! is set forward by a month makes every profile look unused for that long, and after a clock that
+//! was ahead is set back, each new program is older than all that were seen meanwhile, and is
+//! evicted first.
 //!
 //! 1. The clock moves while the scheduler runs: times move by as much ([`clock_was_set`]).
 //! 2. It moves between two runs: nothing tells that from a machine that was switched off. The time
@@ -18,8 +18,8 @@
 use super::{Minute, Profile};
 
 /// Profiles age in a pause of the scheduler, or a sleep of the machine, for a day at most. A longer
-/// one may be a clock that was set. Shorter steps of the clock change no order that matters, because
-/// only days count. Chosen.
+/// one may be a clock that was set. Shorter steps of the clock change no order that matters,
+/// because only days count. Chosen.
 const PAUSE_MAX: u32 = Minute::PER_DAY;
 
 /// Moves the times of profiles if the clock was set from `before` to `now` in one step.
@@ -42,7 +42,8 @@ fn moved(seen: Minute, before: Minute, now: Minute) -> Minute {
     if age <= now.0 { Minute(now.0 - age) } else { seen }
 }
 
-/// Moves the times of a file's profiles, read at `now`, so that they go on where the last run ended.
+/// Moves the times of a file's profiles, read at `now`, so that they go on where the last run
+/// ended.
 pub fn rejoin(profiles: &mut [Profile], now: Minute) {
     let Some(newest) = profiles.iter().map(|profile| profile.last_seen).max() else { return };
     let until = Minute(now.0.saturating_sub(PAUSE_MAX));

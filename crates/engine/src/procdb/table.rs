@@ -117,7 +117,7 @@ impl ProcDb {
         self.replace(&all);
     }
 
-    /// The clock showed `before`, and now shows `now`. If it was set, the ages of the profiles stay.
+    /// The clock showed `before`, and now shows `now`. If it was set, ages stay as they are.
     pub fn clock_moved(&mut self, before: Minute, now: Minute) {
         calendar::clock_was_set(&mut self.profiles, before, now);
     }

@@ -5,26 +5,29 @@
 //! message and holds no more memory at the end than in the middle, every task that should run runs,
 //! and a task that wakes up beside the load is not late.
 
+mod crowds;
+mod forks;
+
+use self::crowds::{runnable, threads};
+use self::forks::{BESIDE_BOMB_MS, Bomb, fork_bomb, short_tasks};
 use super::control::ask;
 use super::procdb::{LEARNING, NAME, run_tickers};
-use crate::guest::crowd::{Crowd, Life, Member};
+use crate::guest::crowd::{Crowd, Life};
 use crate::guest::load::{self, Kind, Load};
 use crate::guest::memory::Memory;
 use crate::guest::probe::Samples;
 use crate::guest::scheduler::Scheduler;
-use crate::guest::{Guest, kernel, report, swap, wakeups, watch, work};
+use crate::guest::{Guest, kernel, report, swap, wakeups, watch};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
-use std::ffi::CStr;
 use std::fs;
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 pub const ALL: &[Scenario] = &[Scenario {
     name: "memory-pressure",
-    about: "processes touch more memory than there is while the mix runs, and then more than there \
-        is to swap to: the scheduler must have no page fault, and the kernel must end others",
+    about: "processes touch most of the memory while the mix runs, and then more than there is, \
+        with what can be swapped: the scheduler has no page fault, and the kernel ends others",
     limit_s: 120,
     swap_mib: 256,
     once: true,
@@ -136,255 +139,6 @@ fn expect_early(what: &str, waits: &Samples, worst_ms: f64) -> Result<()> {
     Ok(())
 }
 
-// ---- Very many tasks ----
-
-const HOGS: usize = 10_000;
-/// Each of them runs within this time: half of what the kernel's watchdog allows.
-const TURN_MAX: Duration = Duration::from_millis(2_500);
-/// A task that wakes up passes them.
-const BESIDE_HOGS: Duration = Duration::from_millis(50);
-/// Seconds until all have run, and for how long they are watched then.
-const SETTLE_S: u64 = 8;
-const WATCHED_S: u64 = 12;
-
-fn runnable(guest: &Guest) -> Result<()> {
-    let scheduler = Scheduler::start(guest, &[])?;
-    let mut crowd = Crowd::prepare()?;
-    let period = Duration::from_millis(20);
-    crowd.add(1, Life::Ticker { period })?;
-    sleep(SECOND);
-    crowd.add(HOGS, Life::Hog)?;
-    crowd.add(1, Life::Ticker { period })?;
-    watch_crowd(&scheduler, SETTLE_S)?;
-    let (tickers, hogs): (Vec<_>, Vec<_>) = split(&crowd, &[0, HOGS + 1]);
-    tickers.iter().for_each(|member| member.begin_anew());
-    let before: Vec<u64> = hogs.iter().map(|hog| hog.steps()).collect();
-    let middle = Memory::of_scheduler(&scheduler)?;
-    watch_crowd(&scheduler, WATCHED_S)?;
-    let done = hogs.iter().zip(before).map(|(hog, before)| hog.steps() - before);
-    let (least, most) = (done.clone().min(), done.max());
-    let longest = hogs.iter().map(|hog| hog.longest()).max().context("there are hogs")?;
-    report::note(format!(
-        "{HOGS} hogs: the longest wait of one was {longest:?}; units of one: {least:?} to {most:?}"
-    ));
-    let late = expect_punctual("beside them", &tickers, BESIDE_HOGS);
-    Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle)?;
-    expect_sound(&scheduler)?;
-    late?;
-    ensure!(least > Some(0), "a hog did not run");
-    ensure!(longest <= TURN_MAX, "a hog waited for {longest:?}, longer than {TURN_MAX:?}");
-    drop(crowd);
-    scheduler.finish().map(drop)
-}
-
-/// The members with these numbers, and the others.
-fn split<'c>(crowd: &'c Crowd, apart: &[usize]) -> (Vec<&'c Member>, Vec<&'c Member>) {
-    let members = crowd.members().iter().map(Arc::as_ref).enumerate();
-    let (apart, others): (Vec<_>, Vec<_>) = members.partition(|(at, _)| apart.contains(at));
-    let plain = |numbered: Vec<(usize, &'c Member)>| numbered.into_iter().map(|it| it.1).collect();
-    (plain(apart), plain(others))
-}
-
-fn watch_crowd(scheduler: &Scheduler, seconds: u64) -> Result<()> {
-    for second in 1..=seconds {
-        report::progress(format!("second {second} of {seconds}"));
-        sleep(SECOND);
-        scheduler.expect_in_charge()?;
-    }
-    Ok(())
-}
-
-fn expect_punctual(what: &str, tickers: &[&Member], late_max: Duration) -> Result<()> {
-    let worst = tickers.iter().map(|member| member.longest()).max().context("no tickers")?;
-    let mean = tickers.iter().map(|it| it.mean()).sum::<Duration>() / tickers.len() as u32;
-    let steps: u64 = tickers.iter().map(|member| member.steps()).sum();
-    report::note(format!("{what}: {steps} wakeups, late by {mean:?} in the mean, worst {worst:?}"));
-    ensure!(steps > 0, "{what}: no task woke up");
-    ensure!(worst <= late_max, "{what}: a wakeup was late by {worst:?}");
-    Ok(())
-}
-
-const THREADS: usize = 32_768;
-/// Those that wake up once a second.
-const AWAKE: usize = THREADS / 100;
-/// Pids that are equal modulo this share records, four of them at a time: `FP_SETS` of
-/// `src/bpf/fast_path.h`.
-const SETS: usize = 16_384;
-/// Sets that are too small, and tasks that want each of them. The first pid is far from others.
-const FULL_SETS: usize = 8;
-const SHARERS: usize = 8;
-const FIRST_PID: usize = 1 << 20;
-/// A wakeup beside two hogs a CPU.
-const BESIDE_THREADS: Duration = Duration::from_millis(50);
-
-fn threads(guest: &Guest) -> Result<()> {
-    let scheduler = Scheduler::start(guest, &[])?;
-    let hogs = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
-    let mut crowd = Crowd::prepare()?;
-    report::progress("starting threads");
-    crowd.add(AWAKE, Life::Ticker { period: SECOND })?;
-    for number in 0..FULL_SETS * SHARERS {
-        let pid = FIRST_PID + number % FULL_SETS + number / FULL_SETS * SETS;
-        let period = Duration::from_millis(100);
-        crowd.add_with_pid(pid as libc::pid_t, Life::Ticker { period })?;
-    }
-    crowd.add(THREADS - crowd.members().len(), Life::Asleep)?;
-    watch_crowd(&scheduler, SETTLE_S)?;
-    let tickers: Vec<&Member> =
-        crowd.members().iter().take(AWAKE + FULL_SETS * SHARERS).map(Arc::as_ref).collect();
-    tickers.iter().for_each(|member| member.begin_anew());
-    let middle = Memory::of_scheduler(&scheduler)?;
-    let stolen = scheduler.statistics()?.count("nr_stolen")?;
-    watch_crowd(&scheduler, WATCHED_S)?;
-    let stolen = scheduler.statistics()?.count("nr_stolen")? - stolen;
-    let late = expect_punctual("among them", &tickers, BESIDE_THREADS);
-    report::note(format!("{stolen} thefts in {WATCHED_S} s"));
-    Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle)?;
-    let sharers = &tickers[AWAKE..];
-    for member in [tickers[0], tickers[AWAKE / 2], sharers[0], sharers[3], sharers[60]] {
-        expect_urgent(guest, member.pid())?;
-    }
-    expect_sound(&scheduler)?;
-    late?;
-    ensure!(tickers.iter().all(|member| member.steps() > 0), "a thread did not wake up");
-    ensure!(stolen > 0, "{SHARERS} tasks share four records, and no theft is counted");
-    let work = hogs.steps_in(SECOND);
-    ensure!(work.iter().all(|&units| units > 0), "a hog does not run: {work:?}");
-    drop((crowd, hogs));
-    scheduler.finish().map(drop)
-}
-
-/// A task that only wakes up and works a little is above Batch.
-fn expect_urgent(guest: &Guest, pid: libc::pid_t) -> Result<()> {
-    let said = ask(guest, &["explain", &pid.to_string(), "--for", "2"])?;
-    let line = said.lines().next().unwrap_or_default();
-    report::note(line);
-    let is_urgent = ["is Interactive", "is LatCritical"].iter().any(|tier| line.contains(tier));
-    ensure!(is_urgent, "{pid}: {said}");
-    Ok(())
-}
-
-// ---- Forks ----
-
-/// The control group of the bomb, and its limit.
-const BOMB: &str = "/sys/fs/cgroup/bomb";
-const BOMB_PROCESSES: &CStr = c"/sys/fs/cgroup/bomb/cgroup.procs";
-const BOMB_MAX: u64 = 500;
-const BOMB_S: u64 = 10;
-/// The longest wakeup of an interactive task beside it.
-const BESIDE_BOMB_MS: f64 = 50.0;
-
-/// A bomb that goes on until the value is dropped.
-struct Bomb(libc::pid_t);
-
-impl Bomb {
-    fn start() -> Result<Bomb> {
-        fs::create_dir_all(BOMB).context("making a control group")?;
-        fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+pids").context("counting pids")?;
-        fs::write(format!("{BOMB}/pids.max"), BOMB_MAX.to_string()).context("limiting pids")?;
-        // SAFETY: the child makes plain system calls only.
-        match unsafe { libc::fork() } {
-            -1 => bail!("starting a fork bomb: {}", std::io::Error::last_os_error()),
-            0 => explode(),
-            pid => Ok(Bomb(pid)),
-        }
-    }
-
-    /// The number of its processes.
-    fn size() -> Result<u64> {
-        let text = fs::read_to_string(format!("{BOMB}/pids.current"))?;
-        text.trim().parse().with_context(|| format!("reading {text:?}"))
-    }
-}
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        let _ = fs::write(format!("{BOMB}/cgroup.kill"), "1");
-        // SAFETY: a child of this process; the status is not wanted.
-        unsafe { libc::waitpid(self.0, std::ptr::null_mut(), 0) };
-    }
-}
-
-/// Forks, and every child does the same. Most end after a while, so that others are forked.
-fn explode() -> ! {
-    // SAFETY: plain system calls with constants; 0 is the caller.
-    unsafe {
-        let group = libc::open(BOMB_PROCESSES.as_ptr(), libc::O_WRONLY);
-        if libc::write(group, c"0".as_ptr().cast(), 1) != 1 {
-            libc::_exit(1);
-        }
-        libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-    }
-    let mut is_first = true;
-    loop {
-        for _ in 0..20 {
-            // SAFETY: the child goes on with this function.
-            is_first &= unsafe { libc::fork() } != 0;
-            work::burn(work::HOG_ROUNDS);
-        }
-        if !is_first {
-            // SAFETY: plain exit.
-            unsafe { libc::_exit(0) };
-        }
-    }
-}
-
-fn fork_bomb(guest: &Guest) -> Result<()> {
-    let scheduler = Scheduler::start(guest, &[])?;
-    let hogs = Load::start(&[Kind::Hog])?;
-    let before = wakeups::start(2)?.finish()?;
-    expect_early("without it", &before, BESIDE_BOMB_MS)?;
-    let probe = wakeups::start(BOMB_S)?;
-    let bomb = Bomb::start()?;
-    watch_crowd(&scheduler, BOMB_S / 2)?;
-    let (middle, size) = (Memory::of_scheduler(&scheduler)?, Bomb::size()?);
-    let work = hogs.steps_in(SECOND * (BOMB_S / 2) as u32);
-    Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle)?;
-    report::note(format!("{size} processes of the bomb; work of a hog beside it: {work:?}"));
-    let waits = probe.finish()?;
-    let late = expect_early("beside the bomb", &waits, BESIDE_BOMB_MS);
-    drop(bomb);
-    expect_sound(&scheduler)?;
-    late?;
-    ensure!(size > BOMB_MAX / 2, "the bomb has {size} processes only");
-    ensure!(work[0] > 0, "a hog beside the bomb did not run");
-    Memory::of_scheduler(&scheduler)?.expect_at_most(RESIDENT_MAX)?;
-    drop(hogs);
-    scheduler.finish().map(drop)
-}
-
-/// Long enough for the slowest host.
-const SHORT_TASKS_LIMIT: Duration = Duration::from_secs(5_400);
-
-fn short_tasks(guest: &Guest, wanted: u64) -> Result<()> {
-    let scheduler = Scheduler::start(guest, &[])?;
-    let load = Load::start(&vec![Kind::Forker; 2 * guest.cpus])?;
-    let started = Instant::now();
-    let mut middle = None;
-    loop {
-        let done: u64 = load.steps().iter().sum();
-        report::progress(format!("{done} of {wanted} tasks"));
-        if done >= wanted {
-            break;
-        }
-        if done >= wanted / 2 && middle.is_none() {
-            middle = Some(Memory::of_scheduler(&scheduler)?);
-        }
-        ensure!(started.elapsed() < SHORT_TASKS_LIMIT, "{done} tasks only");
-        sleep(Duration::from_millis(500));
-        scheduler.expect_in_charge()?;
-    }
-    let done: u64 = load.steps().iter().sum();
-    report::note(format!("{done} tasks in {:.0} s", started.elapsed().as_secs_f64()));
-    let middle = middle.context("too few tasks for a middle")?;
-    Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle)?;
-    Memory::of_scheduler(&scheduler)?.expect_at_most(RESIDENT_MAX)?;
-    expect_early("beside them", &wakeups::start(5)?.finish()?, BESIDE_BOMB_MS)?;
-    drop(load);
-    expect_sound(&scheduler)?;
-    scheduler.finish().map(drop)
-}
-
 // ---- Memory ----
 
 /// Memory of each process that helps to use up all of it: less than the worker holds, so that the
@@ -398,20 +152,21 @@ fn memory_pressure(guest: &Guest) -> Result<()> {
     let swap = swap::begin()?;
     fs::write("/proc/sys/vm/oom_dump_tasks", "0").context("keeping the console short")?;
     let scheduler = Scheduler::start(guest, &[])?;
-    let before = Memory::of_scheduler(&scheduler)?;
     let mut plan = load::mix(guest.cpus);
-    let bytes = kernel::available_memory()? + swap / 2;
+    // Leaves a tenth to the rest of the guest, and makes the kernel reclaim cold pages.
+    let bytes = kernel::available_memory()? / 10 * 9;
     report::note(format!("touching {} MiB, with {} MiB of swap", bytes >> 20, swap >> 20));
     plan.push(Kind::Toucher { bytes });
     let load = Load::start(&plan)?;
-    watch::every_worker_moves(&load, 10, |_| scheduler.expect_in_charge())?;
-    let swapped = swap - kernel::free_swap()?;
-    report::note(format!("{} MiB are swapped", swapped >> 20));
-    ensure!(swapped > 0, "the memory sufficed");
+    watch::every_worker_moves(&load, 5, |_| scheduler.expect_in_charge())?;
     scheduler.expect_no_page_faults()?;
     drop(load);
+    let middle = Memory::of_scheduler(&scheduler)?;
+    let load = Load::start(&load::mix(guest.cpus))?;
     use_up(&scheduler)?;
-    Memory::of_scheduler(&scheduler)?.expect_flat_since(&before)?;
+    watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
+    drop(load);
+    Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle)?;
     expect_sound(&scheduler)?;
     scheduler.finish().map(drop)
 }
@@ -424,19 +179,21 @@ fn use_up(scheduler: &Scheduler) -> Result<()> {
     let started = Instant::now();
     let mut messages = kernel::messages();
     while !messages.contains(ENDED) {
-        ensure!(
-            started.elapsed() < OUT_OF_MEMORY,
-            "the kernel has ended none of {count} processes"
-        );
+        ensure!(started.elapsed() < OUT_OF_MEMORY, "the kernel ends none of {count} processes");
         sleep(SECOND / 4);
         messages = kernel::messages();
     }
+    let free = kernel::free_swap()?;
     sleep(SECOND);
     scheduler.expect_in_charge()?;
     drop(load);
     let messages = kernel::messages();
     let ended: Vec<&str> = messages.lines().filter(|line| line.contains(ENDED)).collect();
-    report::note(format!("the kernel ended {} of {count} processes", ended.len()));
+    report::note(format!(
+        "the kernel ended {} of {count} processes, with {} MiB of swap left",
+        ended.len(),
+        free >> 20
+    ));
     let is_ours = |line: &&&str| ours.iter().any(|pid| line.contains(&format!("process {pid} ")));
     match ended.iter().find(is_ours) {
         Some(line) => bail!("the kernel ended the scheduler: {line}"),
