@@ -9,6 +9,9 @@
 //! reported once. No such fault ever stops a start: at worst the database is empty, with a sentence
 //! that says why.
 //!
+//! What is read to be used or written goes on where the last run ended ([`rejoin`]), so that a
+//! clock that was set loses nothing.
+//!
 //! Every writer locks `procdb.bin.lock`. It writes a new database to `procdb.bin.tmp-PID`, and
 //! renames that to `procdb.bin` when it is complete on the disk.
 
@@ -17,7 +20,7 @@ pub mod text;
 use super::trusted::{self, Refused};
 use anyhow::{Context, Result, anyhow, bail};
 use pandemonium_engine::procdb::codec::{self, ENTRY_LEN};
-use pandemonium_engine::procdb::{CAPACITY, Minute, ProcDb, Profile};
+use pandemonium_engine::procdb::{CAPACITY, Minute, ProcDb, Profile, rejoin};
 use pandemonium_engine::task::Comm;
 use pandemonium_host::durable::{self, Existing, parent};
 use std::ffi::OsString;
@@ -93,7 +96,7 @@ pub fn now() -> Minute {
 /// Loads the profiles. Always returns a database, perhaps an empty one. Sets an invalid file aside.
 pub fn load(path: &Path, when: Minute) -> Loaded {
     let reason = match Place::open(path).and_then(|place| place.read(when)) {
-        Ok(known) => return Loaded { profiles: known.profiles, note: None },
+        Ok(known) => return Loaded { profiles: known.rejoined(when), note: None },
         Err(Refusal::Missing) => return Loaded::default(),
         Err(Refusal::Unusable(reason)) => reason,
         Err(Refusal::Rejected(reason)) => match replace_rejected(path, when) {
@@ -160,6 +163,7 @@ fn update(path: &Path, when: Minute, change: impl FnOnce(&mut Vec<Profile>)) -> 
             Known::default()
         }
     };
+    rejoin(&mut known.profiles, when);
     change(&mut known.profiles);
     let mut db = ProcDb::new(CAPACITY);
     db.merge(when, known.profiles);
@@ -176,7 +180,7 @@ fn replace_rejected(path: &Path, when: Minute) -> Result<Loaded> {
     let place = Place::open(path).map_err(Refusal::into_error)?;
     let _lock = place.lock(LOCK_WAIT)?;
     match place.read(when) {
-        Ok(known) => Ok(Loaded { profiles: known.profiles, note: None }),
+        Ok(known) => Ok(Loaded { profiles: known.rejoined(when), note: None }),
         Err(Refusal::Missing) => Ok(Loaded::default()),
         Err(Refusal::Unusable(reason)) => Err(anyhow!(reason)),
         Err(Refusal::Rejected(reason)) => {
@@ -190,6 +194,14 @@ fn replace_rejected(path: &Path, when: Minute) -> Result<Loaded> {
 struct Known {
     bytes: Vec<u8>,
     profiles: Vec<Profile>,
+}
+
+impl Known {
+    /// The profiles for a run that begins now.
+    fn rejoined(mut self, when: Minute) -> Vec<Profile> {
+        rejoin(&mut self.profiles, when);
+        self.profiles
+    }
 }
 
 /// An open, trusted directory, and the name of the database in it.
@@ -418,13 +430,35 @@ pub mod tests {
         assert_eq!(scratch.names(), ["procdb.bin", "procdb.bin.lock"]);
     }
 
+    fn days_later(days: u64) -> Minute {
+        WHEN.later(Span::from_nanos(days * 86_400_000_000_000))
+    }
+
+    /// A save of `zsh`, seen then, and what the file has afterwards.
+    fn saved_with_zsh(scratch: &Scratch, when: Minute) -> Vec<String> {
+        let zsh = Profile { last_seen: when, ..known("zsh", 9) };
+        save(&scratch.path(), when, &[zsh]).unwrap();
+        let names = load(&scratch.path(), when).profiles;
+        names.iter().map(|profile| profile.program.comm.to_string()).collect()
+    }
+
     #[test]
     fn a_save_drops_profiles_of_weeks_ago() {
         let scratch = Scratch::new();
         save(&scratch.path(), WHEN, &[known("bash", 5)]).unwrap();
-        let weeks_later = WHEN.later(Span::from_nanos(29 * 86_400_000_000_000));
-        save(&scratch.path(), weeks_later, &[]).unwrap();
-        assert!(load(&scratch.path(), weeks_later).profiles.is_empty());
+        for day in 0..=28 {
+            assert_eq!(saved_with_zsh(&scratch, days_later(day)), ["bash", "zsh"], "day {day}");
+        }
+        assert_eq!(saved_with_zsh(&scratch, days_later(29)), ["zsh"]);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_or_a_machine_that_was_off_drops_nothing() {
+        let scratch = Scratch::new();
+        save(&scratch.path(), WHEN, &[known("bash", 5)]).unwrap();
+        for day in [400, 800, 3, 0, 90] {
+            assert_eq!(saved_with_zsh(&scratch, days_later(day)), ["bash", "zsh"], "day {day}");
+        }
     }
 
     #[test]

@@ -7,6 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Thread};
 use std::time::{Duration, Instant};
 
+/// What the kernel adds to the share of memory, in thousandths, by which it chooses the process to
+/// end. Children inherit it.
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
+/// As the message bus and other daemons have it on which the rest depends.
+const OOM_SCORE_PROTECTED: &str = "-900";
+
 /// The stack that is populated before the first round, so that no later call faults.
 const STACK: usize = 256 * 1024;
 /// The backend has loaded by this time.
@@ -51,6 +57,18 @@ pub fn leave_terminal() {
 pub fn die_with_parent() {
     // SAFETY: a plain system call.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+}
+
+/// Has the kernel end nearly every other process before this one and its workers when memory runs
+/// out: they hold little, all of it locked, and everything else would have to change its scheduler
+/// just then. Not the value that protects in any case, so that a fault of this program that takes
+/// all memory has an end. A value that the user has chosen stays. Without the privilege nothing
+/// changes.
+pub fn outlive_lack_of_memory() {
+    let chosen = std::fs::read_to_string(OOM_SCORE);
+    if chosen.is_ok_and(|value| value.trim() == "0") {
+        let _ = std::fs::write(OOM_SCORE, OOM_SCORE_PROTECTED);
+    }
 }
 
 /// Sets the calling thread's nice value to -20, if it has the privilege. While a worker loads, the

@@ -72,6 +72,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let group = options.stats_group.as_deref().map(GroupSocket::prepare).transpose()?;
     let recording = options.record.as_deref().map(record::create).transpose()?;
     warn_of_missing_privileges();
+    process::outlive_lack_of_memory();
     privileges::supervise(source.programs.is_foreign());
     forbid_system_calls(earlier.as_ref());
     let worker = Arc::new(WorkerProcess::default());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Compiles `src/bpf/rules.h` for the host, with the sanitizers too if Rust's address sanitizer is on
-//! (`make sanitize`).
+//! Compiles the rules in `src/bpf` for the host, with the sanitizers too if Rust's address sanitizer
+//! is on (`make sanitize`).
 
 fn main() {
     let bpf = "../../src/bpf";
-    for file in ["rules.h", "order_rules.h", "fast_path.h"] {
+    for file in ["rules.h", "order_rules.h", "timer_rules.h", "fast_path.h"] {
         println!("cargo:rerun-if-changed={bpf}/{file}");
     }
     println!("cargo:rerun-if-changed=src/host.c");

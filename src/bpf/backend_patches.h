@@ -14,7 +14,7 @@
  *  drain_many.h         one dispatch call takes one decision                drain
  *  not_deciding.h       tasks are queued to a process that does not decide  ringbuf_reserve
  *  stalled.h            the process stops deciding, and tasks wait for ever ringbuf_submit, drain,
- *                                                                           timer_init
+ *                                                                           timer_init, timer_start
  *  round_in_progress.h  a kick puts the process off in the middle of a round move_to_local
  *  domain_return.h      a lone task is never queued to user space again     task_set_slice
  *  exiting_task.h       a task loses its CPU as it ends                     move_to_local
@@ -159,6 +159,8 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 		patch_init_stall_timer();                                                          \
 		bpf_timer_init(__VA_ARGS__);                                                       \
 	})
+/* It starts that timer once a second. */
+#define bpf_timer_start(...) (patch_watch_over(), bpf_timer_start(__VA_ARGS__))
 #define scx_bpf_kick_cpu patch_kick_cpu
 /* is_usersched_task() and is_queued() are the backend's, declared only where a macro expands. */
 #define scx_bpf_task_set_slice(p, slice)                                                           \

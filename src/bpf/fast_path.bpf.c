@@ -24,6 +24,7 @@
 #include <bpf/bpf_tracing.h>
 #include "fast_path.h"
 #include "rules.h"
+#include "timer_rules.h"
 #include "records.bpf.h"
 #include "kick.bpf.h"
 #include "recheck.bpf.h"

@@ -85,6 +85,11 @@ enum fp_times {
 	FP_TURN_NS = 500 * 1000,
 	/* The shortest time for which a timer is armed. */
 	FP_SOON_NS = 20 * 1000,
+	/*
+	 * A timer that is overdue for so long is taken for one that could not be started. An
+	 * interrupt is rarely late by a tick, and to start a timer twice does no harm.
+	 */
+	FP_OVERDUE_NS = 10 * 1000 * 1000,
 };
 
 /* What a CPU runs, the least urgent first. */

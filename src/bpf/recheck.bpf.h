@@ -50,7 +50,7 @@ struct waiter {
 
 struct recheck {
 	struct bpf_timer timer;
-	/* When the timer fires; 0 if it is not armed. */
+	/* When the timer fires; 0 if it is not armed. timer_rules.h tells when that is believed. */
 	u64 armed;
 	/* Indexed by pid modulo FP_WAITERS: a task waits once at a time. */
 	struct waiter waiters[FP_WAITERS];
@@ -71,12 +71,10 @@ static struct recheck *recheck_of(u32 cpu)
 /* Arms the timer for `at`, unless it fires sooner. */
 static void arm(struct recheck *r, u64 at, u64 now)
 {
-	if (r->armed && r->armed <= at)
-		return;
-	r->armed = at;
-	if (bpf_timer_start(&r->timer, at > now + FP_SOON_NS ? at - now : FP_SOON_NS,
-			    PIN_TO_THIS_CPU))
-		r->armed = 0;
+	u64 delay = at > now + FP_SOON_NS ? at - now : FP_SOON_NS;
+
+	if (!timer_serves(r->armed, at, now))
+		r->armed = timer_started(at, bpf_timer_start(&r->timer, delay, PIN_TO_THIS_CPU));
 }
 
 /* Checks after `interval` whether the task, which waits from now on, still does. */
@@ -136,7 +134,7 @@ static void end_slice(const struct fp_cpu *c, const struct fp_task *t, u32 cpu)
 	    (t && t->pid == c->pid && t->woken > t->stopped && t->run_interval_ns < c->slice / 4))
 		return;
 	r = recheck_of(cpu);
-	if (r && !(r->armed && r->armed <= c->since + c->slice) && has_waiter(c, cpu))
+	if (r && !timer_serves(r->armed, c->since + c->slice, c->since) && has_waiter(c, cpu))
 		arm(r, c->since + c->slice, c->since);
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The rules of src/bpf/rules.h as functions that Rust can call. The structures are those of
+ * The rules of src/bpf as functions that Rust can call. The structures are those of
  * src/lib.rs, so that nothing here depends on the layout of what the kernel shares.
  */
 #include "order_rules.h"
 #include "rules.h"
+#include "timer_rules.h"
 
 struct host_cpu {
 	u64 since;
@@ -97,4 +98,16 @@ u32 host_count_handoff(u32 before, u32 asleep, u64 woke, u64 now)
 s32 host_order_verdict(const struct order_view *view, u64 size)
 {
 	return size == sizeof(*view) ? (s32)order_verdict(view) : -1;
+}
+
+_Static_assert(FP_OVERDUE_NS <= 10 * 1000 * 1000, "OVERDUE_MAX of src/lib.rs");
+
+u64 host_timer_arm(u64 armed, u64 at, u64 now, u32 refused)
+{
+	return timer_serves(armed, at, now) ? armed : timer_started(at, refused);
+}
+
+void host_watch_look(struct fp_watch *watch)
+{
+	watch_look(watch);
 }

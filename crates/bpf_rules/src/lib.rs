@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The pure rules of the fast path (`src/bpf/rules.h`), compiled for the host, so that a test can
-//! compare them with the simulator's (`crates/sim/src/machine/rules.rs`).
+//! The pure rules of the BPF programs (`src/bpf/rules.h` and those beside it), compiled for the
+//! host, so that a test can compare them with the simulator's (`crates/sim/src/machine/rules.rs`).
 
 #![warn(missing_docs)]
 
@@ -100,7 +100,24 @@ pub enum OrderVerdict {
     Again,
 }
 
+/// A timer that is overdue for so long is started again: at least `FP_OVERDUE_NS`.
+pub const OVERDUE_MAX: u64 = 10_000_000;
+
+/// A timer that is armed again and again while there is something to watch: `struct fp_watch`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watch {
+    /// Nonzero if it is armed.
+    pub armed: u32,
+    /// Its callbacks so far.
+    pub calls: u32,
+    /// The same at the last look.
+    pub calls_before: u32,
+}
+
 unsafe extern "C" {
+    fn host_timer_arm(armed: u64, at: u64, now: u64, refused: u32) -> u64;
+    fn host_watch_look(watch: *mut Watch);
     fn host_find_victim(cpus: *const Cpu, nr_cpus: u32, need: *const Need) -> i32;
     fn host_order_verdict(view: *const OrderView, size: u64) -> i32;
     fn host_note_kick(cpu: *mut Cpu, now: u64);
@@ -140,4 +157,17 @@ pub fn note_kick(cpu: &mut Cpu, now: u64) {
 pub fn count_handoff(before: u8, asleep: bool, woke: u64, now: u64) -> u8 {
     // SAFETY: plain numbers.
     unsafe { host_count_handoff(before.into(), asleep.into(), woke, now) as u8 }
+}
+
+/// Arms a timer, which is armed for the time `armed` or 0, for the time `at`: what it is armed for
+/// then. The start, if there is one, is `refused`.
+pub fn timer_arm(armed: u64, at: u64, now: u64, refused: bool) -> u64 {
+    // SAFETY: plain numbers.
+    unsafe { host_timer_arm(armed, at, now, refused.into()) }
+}
+
+/// A look at the watch: one that is lost counts as not armed.
+pub fn watch_look(watch: &mut Watch) {
+    // SAFETY: a reference to one structure of the same layout.
+    unsafe { host_watch_look(watch) }
 }

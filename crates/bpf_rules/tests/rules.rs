@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! The BPF programs and the simulated machine choose the same CPU: `src/bpf/rules.h`, compiled for
-//! the host, against `crates/sim/src/machine/rules.rs`, for random states of a machine.
+//! the host, against `crates/sim/src/machine/rules.rs`, for random states of a machine. And their
+//! timers outlive a kernel that refuses to start one: `src/bpf/timer_rules.h`.
 
 use pandemonium_bpf_rules as bpf;
 use pandemonium_engine::orders::{self, Event, Occupant, Posted, REST_MIN, Verdict, View};
@@ -269,4 +270,85 @@ proptest! {
         };
         prop_assert_eq!(bpf::order_verdict(&bpf_order_view(&view)), Some(ours));
     }
+}
+
+// ---- Timers that cannot be started --------------------------------------------------------------
+
+/// Longer than `FP_OVERDUE_NS`, and than any test is ahead of now.
+const OVERDUE: u64 = bpf::OVERDUE_MAX;
+
+/// What becomes of a start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Start {
+    Works,
+    /// The kernel says no.
+    Refused,
+    /// The kernel says yes, and the callback never comes.
+    Lost,
+}
+
+fn start() -> impl Strategy<Value = Start> {
+    prop::sample::select(vec![Start::Works, Start::Refused, Start::Lost])
+}
+
+/// The timer of a CPU as the kernel sees it.
+#[derive(Default)]
+struct Timer {
+    armed: u64,
+    fires: Option<u64>,
+}
+
+impl Timer {
+    fn arm(&mut self, at: u64, now: u64, start: Start) {
+        let before = self.armed;
+        let after = bpf::timer_arm(before, at, now, start == Start::Refused);
+        if after != before {
+            self.fires = (start == Start::Works).then_some(at.max(now));
+        }
+        self.armed = after;
+    }
+
+    /// The callback, which clears the flag, if it is due.
+    fn run_until(&mut self, now: u64) {
+        if self.fires.is_some_and(|at| at <= now) {
+            (self.fires, self.armed) = (None, 0);
+        }
+    }
+}
+
+proptest! {
+    /// Whatever became of earlier starts, the first one that works after the flag is not believed
+    /// any more fires in time.
+    #[test]
+    fn a_timer_that_cannot_be_started_is_not_dead_for_ever(
+        steps in prop::collection::vec((0..2 * OVERDUE, 0..OVERDUE, start()), 0..40),
+    ) {
+        let (mut timer, mut now) = (Timer::default(), NOW);
+        for (pause, ahead, start) in steps {
+            now += pause;
+            timer.run_until(now);
+            timer.arm(now + ahead, now, start);
+        }
+        now += 2 * OVERDUE;
+        timer.run_until(now);
+        timer.arm(now + 7, now, Start::Works);
+        prop_assert_eq!((timer.fires, timer.armed), (Some(now + 7), now + 7));
+    }
+
+    /// A timer that works is started only for an earlier time.
+    #[test]
+    fn an_armed_timer_is_not_moved_to_a_later_time(ahead in 1..OVERDUE, more in 0..OVERDUE) {
+        let armed = NOW + ahead;
+        prop_assert_eq!(bpf::timer_arm(armed, armed + more, NOW, false), armed);
+        prop_assert_eq!(bpf::timer_arm(armed, armed - 1, NOW, false), armed - 1);
+    }
+}
+
+#[test]
+fn a_watch_whose_callback_does_not_come_is_armed_again() {
+    let mut watch = bpf::Watch { armed: 1, calls: 5, calls_before: 3 };
+    bpf::watch_look(&mut watch);
+    assert_eq!(watch, bpf::Watch { armed: 1, calls: 5, calls_before: 5 }, "it works");
+    bpf::watch_look(&mut watch);
+    assert_eq!(watch, bpf::Watch { armed: 0, calls: 5, calls_before: 5 }, "it is lost");
 }

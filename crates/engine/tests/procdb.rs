@@ -6,7 +6,7 @@
 use pandemonium_engine::procdb::codec::{self, DecodeError};
 use pandemonium_engine::procdb::{
     Confidence, Minute, Observation, ProcDb, Profile, Program, RETENTION_DAYS, Rate, Summary,
-    Verdict, Votes,
+    Verdict, Votes, rejoin,
 };
 use pandemonium_engine::task::{Comm, Tier, User};
 use pandemonium_engine::time::Span;
@@ -349,6 +349,84 @@ fn what_was_learned_without_users_counts_until_the_user_s_own_programs_teach() {
     teach(&mut db, of(1_000, "editor"), Tier::Interactive, 1);
     assert_eq!(tier_for(&db, of(1_000, "editor")), None, "its own, not known well enough yet");
     assert_eq!(tier_for(&db, of(0, "editor")), Some(Tier::Batch));
+}
+
+// --- a clock that is set --------------------------------------------------------------------
+
+/// Names and ages in days.
+fn ages(profiles: &[Profile], now: Minute) -> Vec<(String, u32)> {
+    let age = |known: &Profile| (known.program.comm.to_string(), now.days_since(known.last_seen));
+    profiles.iter().map(age).collect()
+}
+
+/// A full database with a program of each of these days.
+fn seen_on(days: &[u32]) -> ProcDb {
+    let mut db = ProcDb::new(days.len() as u32);
+    for at in days {
+        db.learn(day(*at), &seen(&format!("d{at}"), Tier::Batch));
+    }
+    db
+}
+
+#[test]
+fn a_clock_that_is_set_while_it_runs_keeps_all_ages() {
+    for to in [day(103), day(500), day(50), day(20)] {
+        let mut db = seen_on(&[80, 95, 100]);
+        let before = ages(db.profiles(), day(100));
+        db.clock_moved(day(100), to);
+        assert_eq!(ages(db.profiles(), to), before, "set to {to:?}");
+        db.merge(to, []);
+        assert_eq!(db.profiles().len(), 3, "set to {to:?}");
+        db.clock_moved(to, day(100));
+        let after: BTreeMap<String, u32> = ages(db.profiles(), day(100)).into_iter().collect();
+        assert_eq!(after, before.into_iter().collect(), "and back from {to:?}");
+    }
+}
+
+/// Else the programs that are learned after it would push each other out of a full table.
+#[test]
+fn after_a_clock_was_set_back_the_oldest_are_evicted_first() {
+    let mut db = seen_on(&[80, 95, 100]);
+    db.clock_moved(day(100), day(30));
+    db.learn(day(30), &seen("new", Tier::Batch));
+    let names: Vec<String> = ages(db.profiles(), day(30)).into_iter().map(|it| it.0).collect();
+    assert_eq!(names, ["new", "d95", "d100"]);
+}
+
+#[test]
+fn a_clock_without_a_battery_keeps_the_times_that_are_right_later() {
+    let mut db = seen_on(&[9_990, 10_000]);
+    db.learn(day(0), &seen("d10000", Tier::Batch));
+    db.clock_moved(day(0), day(10_001));
+    let expected = [("d9990".into(), 11), ("d10000".into(), 1)];
+    assert_eq!(ages(db.profiles(), day(10_001)), expected);
+}
+
+#[test]
+fn a_step_of_a_day_moves_no_time() {
+    let mut db = seen_on(&[99, 100]);
+    let before = db.profiles().to_vec();
+    db.clock_moved(day(100), day(101));
+    db.clock_moved(day(100), day(99));
+    assert_eq!(db.profiles(), before);
+}
+
+#[test]
+fn a_file_goes_on_where_the_last_run_ended() {
+    let rejoined = |days: &[u32], now: u32| {
+        let mut profiles: Vec<Profile> = days.iter().map(|_| Profile::default()).collect();
+        for (profile, at) in profiles.iter_mut().zip(days) {
+            profile.last_seen = day(*at);
+        }
+        rejoin(&mut profiles, day(now));
+        ages(&profiles, day(now)).into_iter().map(|it| it.1).collect::<Vec<u32>>()
+    };
+    assert_eq!(rejoined(&[80, 100], 100), [20, 0], "nothing has happened");
+    assert_eq!(rejoined(&[80, 100], 101), [21, 1], "a night");
+    assert_eq!(rejoined(&[80, 100], 500), [21, 1], "a year, or a clock that was set");
+    assert_eq!(rejoined(&[80, 100], 60), [20, 0], "a clock that was set back");
+    assert_eq!(rejoined(&[80, 100], 3), [0, 0], "a clock without a battery: in the future");
+    assert_eq!(rejoined(&[], 3), [0; 0]);
 }
 
 // --- keeping and forgetting -----------------------------------------------------------------

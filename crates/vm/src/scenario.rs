@@ -12,6 +12,9 @@ pub struct Scenario {
     pub about: &'static str,
     /// Number of virtual CPUs; `None` for the number that the suite was given.
     pub cpus: Option<u32>,
+    /// Memory of the machine, and of a disk to swap to; 0 for no such disk.
+    pub memory_mib: u32,
+    pub swap_mib: u32,
     /// The host kills the boot after so many seconds in fast mode (about 8 go to the boot itself).
     pub limit_s: u64,
     pub expect: Expect,
@@ -45,6 +48,8 @@ pub const USUAL: Scenario = Scenario {
     name: "",
     about: "",
     cpus: None,
+    memory_mib: 2_048,
+    swap_mib: 0,
     limit_s: 60,
     expect: Expect::Pass,
     stress_ng: false,

@@ -11,7 +11,9 @@
  * checks, it is stalled. Until it has ended a round again, the backend decides by itself
  * (not_deciding.h). The tasks that wait in user space are found among all tasks of the machine: a
  * list would cost each message, and stalls are rare. The kernel ignores an insert of a task that is
- * not queued to user space.
+ * not queued to user space. The kernel may refuse to start the timer (timer_rules.h), and no
+ * further message need come: the backend's heartbeat, once a second, looks whether the timer still
+ * runs.
  *
  * How to see it: VM scenario `stalled`.
  *
@@ -19,6 +21,8 @@
  */
 #ifndef __PATCH_STALLED_H
 #define __PATCH_STALLED_H
+
+#include "../timer_rules.h"
 
 /* uapi/linux/time.h; uapi/linux/bpf.h has the flag since 6.7. */
 #define PATCH_CLOCK_MONOTONIC 1
@@ -52,8 +56,8 @@ struct {
 	__type(value, struct patch_stall_timer);
 } patch_stall_timers SEC(".maps");
 
-/* Whether the timer is armed. */
-static u32 patch_armed;
+/* The timer. */
+static struct fp_watch patch_watch;
 /* `rounds` at the last check. */
 static u64 patch_checked_at;
 /* Checks since then. */
@@ -68,11 +72,11 @@ static __always_inline void patch_arm(void)
 	struct patch_stall_timer *one;
 	u32 key = 0;
 
-	if (patch_armed || __sync_lock_test_and_set(&patch_armed, 1))
+	if (patch_watch.armed || __sync_lock_test_and_set(&patch_watch.armed, 1))
 		return;
 	one = bpf_map_lookup_elem(&patch_stall_timers, &key);
 	if (!one || bpf_timer_start(&one->timer, PATCH_CHECK_NS, PATCH_TIMER_CPU_PIN))
-		patch_armed = 0;
+		patch_watch.armed = 0;
 }
 
 /* A message has been queued to user space. */
@@ -134,21 +138,36 @@ static __always_inline void patch_check(u64 rounds)
 	patch_stall.since = bpf_ktime_get_ns();
 }
 
+/* Whether the timer has something to watch: a stall, or tasks that wait for a decision. */
+static __always_inline bool patch_has_to_watch(u64 rounds)
+{
+	return patch_stall.since || patch_is_unread(rounds) || order_bounds.pending;
+}
+
 static int patch_check_stall(void *map, u32 *key, struct patch_stall_timer *one)
 {
 	u64 rounds = patch_stall.rounds;
 
 	/* First: a message that is queued from here on arms the timer itself. */
-	__sync_lock_test_and_set(&patch_armed, 0);
+	__sync_lock_test_and_set(&patch_watch.armed, 0);
+	patch_watch.calls++;
 	patch_check(rounds);
 	if (patch_stall.since && patch_sweeps) {
 		patch_sweeps--;
 		patch_sweep_asked = 1;
 		patch_kick_all(SCX_KICK_PREEMPT);
 	}
-	if (patch_stall.since || patch_is_unread(rounds) || order_bounds.pending)
+	if (patch_has_to_watch(rounds))
 		patch_arm();
 	return 0;
+}
+
+/* The backend's heartbeat: arms the timer if it should be armed and is not. */
+static __always_inline void patch_watch_over(void)
+{
+	watch_look(&patch_watch);
+	if (patch_has_to_watch(patch_stall.rounds))
+		patch_arm();
 }
 
 /* Sets the timer up. */

@@ -14,12 +14,15 @@
 //! in a row. A profile predicts only if its votes agree well enough ([`Confidence`]).
 //!
 //! This module is the learning rule, a pure function of one profile; `table` stores the profiles
-//! and finds them by name and user; [`codec`] converts them to bytes. Time is an argument
+//! and finds them by name and user; `calendar` keeps their ages when the clock is set; [`codec`]
+//! converts them to bytes. Time is an argument
 //! ([`Minute`]), and nothing here accesses a file.
 
+mod calendar;
 pub mod codec;
 mod table;
 
+pub use calendar::rejoin;
 pub use table::{CAPACITY, ProcDb, RETENTION_DAYS, Summary};
 
 use crate::task::{Comm, Tier, User};
@@ -37,8 +40,7 @@ const MISSES_MAX: u8 = 3;
 
 /// Calendar time in minutes since 1970-01-01 00:00 UTC; 32 bits last 8,000 years.
 ///
-/// The clock may step back. A time in the future counts as "now" and is never lowered, so that a
-/// machine that boots in 1970 because its clock has no battery keeps its profiles.
+/// The clock may step back, or forth by years (`calendar`). A time in the future counts as "now".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Minute(u32);
 

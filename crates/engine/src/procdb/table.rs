@@ -6,6 +6,7 @@
 //! day of observation; of equals the one with the fewest observations, then the first by name and
 //! user. This order is total, so two databases with the same history evict the same profile.
 
+use super::calendar;
 use super::{Minute, Observation, Prediction, Profile, Program, Verdict};
 use crate::index::Index;
 use alloc::vec::Vec;
@@ -114,6 +115,11 @@ impl ProcDb {
             all.sort_unstable_by_key(|profile| profile.program);
         }
         self.replace(&all);
+    }
+
+    /// The clock showed `before`, and now shows `now`. If it was set, ages stay as they are.
+    pub fn clock_moved(&mut self, before: Minute, now: Minute) {
+        calendar::clock_was_set(&mut self.profiles, before, now);
     }
 
     /// Replaces all profiles by `profiles`, which must fit and name each program once.

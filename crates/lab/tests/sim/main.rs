@@ -9,6 +9,7 @@ mod experiment;
 mod lab;
 mod model;
 mod planted;
+mod pressure;
 /// The policy that `new` writes.
 #[path = "../../template/src/lib.rs"]
 mod shortest;

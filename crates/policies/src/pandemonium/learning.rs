@@ -13,6 +13,7 @@ use pandemonium_engine::{Learning, Memo};
 
 impl Learning for Pandemonium {
     fn minute(&mut self, when: Minute) {
+        self.programs.clock_moved(self.minute, when);
         self.minute = when;
     }
 

@@ -10,7 +10,7 @@ pub fn now_ns() -> u64 {
 }
 
 /// Sleeps until an absolute time, so that a late wakeup does not shift the next one.
-pub(crate) fn sleep_until(deadline_ns: u64) {
+pub fn sleep_until(deadline_ns: u64) {
     let deadline = libc::timespec {
         tv_sec: (deadline_ns / SECOND_NS) as libc::time_t,
         tv_nsec: (deadline_ns % SECOND_NS) as libc::c_long,

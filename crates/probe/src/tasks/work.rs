@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// One unit of a hog's work: some 200 us at one virtual GIPS, short against a slice and long
 /// against the counting.
-pub(crate) const HOG_ROUNDS: u32 = 50_000;
+pub const HOG_ROUNDS: u32 = 50_000;
 /// The running program, for children that exec it again.
 pub(crate) const THIS_PROGRAM: &CStr = c"/proc/self/exe";
 /// The argument that makes this program burn CPU time and exit.
@@ -244,7 +244,7 @@ pub(crate) fn toucher(slot: &Slot, bytes: usize) -> ! {
 /// Arithmetic that the compiler cannot skip. It is never inlined: inlined copies would cost
 /// different time a round, and a calibration of one copy would not fit another.
 #[inline(never)]
-pub(crate) fn burn(rounds: u32) {
+pub fn burn(rounds: u32) {
     let mut x = 1_u64;
     for _ in 0..rounds {
         x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));

@@ -53,11 +53,20 @@ pub fn guarantees_sched_ext_a_share() -> bool {
 
 /// Bytes of memory available to programs.
 pub fn available_memory() -> Result<usize> {
+    memory_bytes("MemAvailable:")
+}
+
+/// Bytes of the disk to swap to that are free.
+pub fn free_swap() -> Result<usize> {
+    memory_bytes("SwapFree:")
+}
+
+fn memory_bytes(name: &str) -> Result<usize> {
     let text = read("/proc/meminfo")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kib = line
         .and_then(|line| line.trim().strip_suffix(" kB"))
-        .context("/proc/meminfo has no MemAvailable")?;
+        .with_context(|| format!("/proc/meminfo has no {name}"))?;
     Ok(kib.trim().parse::<usize>().with_context(|| format!("reading {kib:?}"))? << 10)
 }
 

@@ -7,6 +7,9 @@ use super::scheduler::Scheduler;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 
+/// What may come and go, in KiB.
+const SLACK: u64 = 64;
+
 /// The memory of one process, in KiB.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
@@ -41,6 +44,16 @@ impl Memory {
             worker.resident, worker.locked, worker.most, supervisor.resident
         ));
         Ok(worker)
+    }
+
+    /// Nothing has been added since. What is locked for further tasks is added as these appear.
+    pub fn expect_flat_since(&self, before: &Memory) -> Result<()> {
+        let grown = |now: u64, before: u64| now > before + SLACK;
+        ensure!(
+            !grown(self.resident, before.resident) && !grown(self.locked, before.locked),
+            "more than {SLACK} KiB were added: {before:?}, then {self:?}"
+        );
+        Ok(())
     }
 
     pub fn expect_at_most(&self, limit: u64) -> Result<()> {

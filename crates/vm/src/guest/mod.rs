@@ -5,6 +5,7 @@
 
 mod autopsy;
 pub mod boot;
+pub mod crowd;
 pub mod distribution;
 pub mod kernel;
 pub mod memory;
@@ -13,6 +14,7 @@ pub mod quiet;
 pub mod report;
 pub mod scheduler;
 pub mod statistics;
+pub mod swap;
 pub mod watch;
 
 use crate::protocol::Orders;

@@ -14,7 +14,6 @@ use std::process::Command;
 /// starve another for tens of milliseconds.
 const VERSION_MIN: (u32, u32) = (8, 1);
 const NAME: &str = "qemu-system-x86_64";
-const MEMORY: &str = "2G";
 
 pub enum Qemu {
     /// Installed on this machine.
@@ -28,6 +27,7 @@ pub struct Machine<'a> {
     pub kernel: &'a Path,
     pub initramfs: &'a Path,
     pub cpus: u32,
+    pub memory_mib: u32,
     pub mode: Mode,
     /// Kernel arguments beyond those every boot needs.
     pub arguments: &'a str,
@@ -36,6 +36,8 @@ pub struct Machine<'a> {
     /// A disk of a kind for which the kernels have a built-in driver. What the guest writes to it
     /// stays over a reboot, which only a machine with a disk survives, and is gone afterwards.
     pub disk: Option<&'a Path>,
+    /// Another disk of that kind, to swap to.
+    pub swap: Option<&'a Path>,
 }
 
 impl Qemu {
@@ -69,7 +71,8 @@ impl Qemu {
                 command.args(["-accel", "tcg,thread=single"]).args(clock).args(timers)
             }
         };
-        command.args(["-cpu", "max", "-smp", &machine.cpus.to_string(), "-m", MEMORY]);
+        command.args(["-cpu", "max", "-smp", &machine.cpus.to_string()]);
+        command.args(["-m", &format!("{}M", machine.memory_mib)]);
         command.args(["-no-user-config", "-nodefaults", "-display", "none"]);
         match machine.disk {
             Some(disk) => {
@@ -78,6 +81,10 @@ impl Qemu {
             }
             // A kernel that panics reboots. With a disk the scenario notices it.
             None => drop(command.arg("-no-reboot")),
+        }
+        if let Some(swap) = machine.swap {
+            let drive = prefixed("if=none,id=swap,format=raw,file=", swap);
+            command.arg("-drive").arg(drive).args(["-device", "nvme,serial=swap,drive=swap"]);
         }
         command.arg("-serial").arg(prefixed("file:", machine.console)).args(["-serial", "stdio"]);
         command.arg("-kernel").arg(machine.kernel).arg("-initrd").arg(machine.initramfs);

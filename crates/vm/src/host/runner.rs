@@ -165,14 +165,17 @@ impl Boot<'_> {
             detail: self.detail.into(),
         };
         let initramfs = self.assets.initramfs(self.scenario.stress_ng)?;
+        let swap = self.swap()?;
         let mut command = self.assets.qemu.boot(&Machine {
             kernel: &self.kernel.image,
             initramfs: &initramfs,
             cpus: self.cpus,
+            memory_mib: self.scenario.memory_mib,
             mode: self.mode,
             arguments: &orders.to_arguments(),
             console,
             disk: self.assets.disk.as_deref(),
+            swap: swap.as_deref(),
         });
         let errors = File::create(errors).context("creating a file for QEMU's errors")?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
@@ -203,6 +206,19 @@ impl Boot<'_> {
             }
         });
         Ok(RunningGuest { child, messages, _host_cpu: host_cpu })
+    }
+
+    /// An empty disk to swap to, if the scenario wants one. It takes room as it is written.
+    fn swap(&self) -> Result<Option<PathBuf>> {
+        let Scenario { name, swap_mib, .. } = self.scenario;
+        if *swap_mib == 0 {
+            return Ok(None);
+        }
+        let path = self.assets.scratch.join(format!("{name}.swap"));
+        File::create(&path)
+            .and_then(|file| file.set_len(u64::from(*swap_mib) << 20))
+            .with_context(|| format!("creating {}", path.display()))?;
+        Ok(Some(path))
     }
 
     fn listen(&self, guest: &RunningGuest, start: Instant, listener: &mut Listener) -> End {

@@ -3,7 +3,7 @@
 //! Every kind of task at once, and every task makes progress: with the default options, with each
 //! policy and other options, on few and many CPUs.
 
-use crate::guest::load::{self, Kind, Load};
+use crate::guest::load::{self, Load};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, kernel, report, watch};
 use crate::scenario::{Expect, Scenario, USUAL};
@@ -53,15 +53,6 @@ pub const ALL: &[Scenario] = &[
         expect: Expect::Fail(&["no progress", "not enabled"]),
         once: true,
         run: dropping,
-        ..USUAL
-    },
-    Scenario {
-        name: "memory-pressure",
-        about: "a process touches most of the memory while the mix runs: the scheduler must have \
-            no page fault",
-        limit_s: 90,
-        once: true,
-        run: memory_pressure,
         ..USUAL
     },
 ];
@@ -130,18 +121,4 @@ fn dropping(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &["--policy", "dropping"])?;
     let load = Load::start(&load::mix(guest.cpus))?;
     watch::every_worker_moves(&load, 15, |_| scheduler.expect_in_charge())
-}
-
-fn memory_pressure(guest: &Guest) -> Result<()> {
-    let scheduler = Scheduler::start(guest, &[])?;
-    let mut plan = load::mix(guest.cpus);
-    // Leaves a tenth to the rest of the guest, and makes the kernel reclaim cold pages.
-    let bytes = kernel::available_memory()? / 10 * 9;
-    report::note(format!("touching {} MiB", bytes >> 20));
-    plan.push(Kind::Toucher { bytes });
-    let load = Load::start(&plan)?;
-    watch::every_worker_moves(&load, 10, |_| scheduler.expect_in_charge())?;
-    scheduler.expect_no_page_faults()?;
-    drop(load);
-    scheduler.finish().map(drop)
 }

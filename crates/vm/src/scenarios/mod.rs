@@ -23,6 +23,7 @@ mod modes;
 mod offline;
 mod orders;
 mod phases;
+mod pressure;
 mod procdb;
 mod profiles;
 mod record;
@@ -58,6 +59,7 @@ pub const SUITE: &[&[Scenario]] = &[
     fast_path::ALL,
     many_cpus::ALL,
     phases::ALL,
+    pressure::ALL,
     lab::ALL,
     orders::ALL,
     stranger::ALL,
@@ -74,6 +76,14 @@ pub const APART: &[Scenario] = &[
     many_cpus::MANY_CPUS,
     hotplug::HOTPLUG_100,
     profiles::PROFILES,
+    pressure::RUNNABLE_10000,
+    pressure::THREADS_32768,
+    pressure::FORK_BOMB,
+    pressure::SHORT_TASKS,
+    pressure::SHORT_TASKS_1000000,
+    pressure::CLOCK_JUMP,
+    pressure::ONE_HOUR,
+    pressure::TEN_MINUTES,
     upgrade::UPGRADE,
     upgrade::UPGRADE_100,
 ];

@@ -38,12 +38,12 @@ pub const ALL: &[Scenario] = &[
 
 const DATABASE: &str = "/var/lib/scx_pandemonium_user/procdb.bin";
 /// The name of the program to learn, and what it does.
-const NAME: &str = "ticker";
+pub(super) const NAME: &str = "ticker";
 const SCRIPT: &str = "while :; do usleep 4000; done";
 /// One task of a name more than a prediction needs.
 const TASKS: usize = 4;
 /// Long enough for a hundred wakeups.
-const LEARNING: Duration = Duration::from_secs(3);
+pub(super) const LEARNING: Duration = Duration::from_secs(3);
 /// Longer than the worker takes to pass what it learned to the supervisor.
 const PASSED_ON: Duration = Duration::from_secs(12);
 
@@ -114,7 +114,7 @@ fn learns_and_knows(guest: &Guest) -> Result<()> {
     Ok(())
 }
 
-fn run_tickers(time: Duration) -> Result<()> {
+pub(super) fn run_tickers(time: Duration) -> Result<()> {
     let tickers = Tickers::start()?;
     std::thread::sleep(time);
     drop(tickers);

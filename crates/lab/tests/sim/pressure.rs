@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A long time.
+
+use crate::common::*;
+use pandemonium_engine::Policy;
+use pandemonium_engine::procdb::Minute;
+use pandemonium_engine::time::Span;
+use pandemonium_sim::checkers::{Checkers, Demands};
+use pandemonium_sim::machine::{Machine, START, Setup};
+use pandemonium_sim::measure::Measure;
+use std::time::Instant;
+
+/// What a policy holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Held {
+    records: u32,
+    tasks: usize,
+    programs: usize,
+}
+
+impl Held {
+    fn by<Q: Policy>(policy: &mut Q) -> Held {
+        let records = policy.waiting().nr_records();
+        let learning = policy.learning().expect("this policy learns");
+        let mut tasks = 0;
+        learning.export(&mut |_| tasks += 1);
+        Held { records, tasks, programs: learning.programs().len() }
+    }
+}
+
+const HOURS: usize = 24;
+const MINUTES: u64 = 60 * HOURS as u64;
+
+#[test]
+#[ignore = "minutes: cargo test --release --workspace --test sim a_day -- --ignored --nocapture"]
+fn a_day_of_a_light_desktop_takes_no_more_memory_than_half_a_day() {
+    let started = Instant::now();
+    let text = include_str!("day.toml");
+    let (day, shape) = pandemonium_workload::read(text, Some(2)).expect("a workload");
+    let demands = Demands { wait: ms(1_000), wait_each: Span::ZERO, idle: ms(1_000), ..DEMANDS };
+    let observer = (Measure::new(&day, shape.cpus), Checkers::new(shape.cpus, demands, false));
+    let mut machine = Machine::new(Setup::new(shape, 1), day, observer);
+    let mut make = pandemonium(2);
+    let mut policy = make();
+    let mut held = Vec::new();
+    for minute in 1..=MINUTES {
+        machine.run(Span::from_millis(60_000 * minute), &mut policy, &mut make);
+        let learning = policy.learning().expect("this policy learns");
+        learning.minute(Minute::from_unix(minute as u32));
+        if minute % 60 == 0 {
+            held.push(Held::by(&mut policy));
+        }
+    }
+    let (events, took) = (machine.counters().events, started.elapsed());
+    println!("{events} events in {took:?}; held in each hour: {held:?}");
+    let (measure, checkers) = machine.into_observer();
+    let end = START + Span::from_millis(60_000 * MINUTES);
+    assert_eq!(checkers.finish(end), Ok(()));
+    let most = |held: &[Held]| held.iter().map(|it| (it.records, it.programs)).max();
+    let (first, last) = held.split_at(HOURS / 2);
+    assert!(most(last) <= most(first), "more is held in the second half: {held:?}");
+    assert!(measure.finish(end).groups.iter().all(|group| group.work > 0), "a task did not run");
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Thousands of tasks: threads of the agent, since that many processes would need more memory than
+//! the machine has. They are ordinary tasks, unlike the agent's own thread.
+
+use super::clock::{now_ns, sleep_until};
+use super::work::{self, HOG_ROUNDS};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// Limits of the kernel on numbers of tasks and of parts of a process's memory, raised for it.
+const LIMITS: [(&str, &str); 3] = [
+    ("/proc/sys/kernel/pid_max", "4194304"),
+    ("/proc/sys/kernel/threads-max", "200000"),
+    ("/proc/sys/vm/max_map_count", "2000000"),
+];
+/// The pid of the newest task; the next one gets the number after what is written.
+const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
+const STACK: usize = 16 << 10;
+/// A unit of a hog's work, in rounds: short, because it looks for the end between two.
+const UNIT: u32 = HOG_ROUNDS / 4;
+
+/// What a member does.
+#[derive(Clone, Copy, Debug)]
+pub enum Life {
+    /// Never sleeps.
+    Hog,
+    /// Sleeps until the end.
+    Asleep,
+    /// Wakes up once in each period, and works a little.
+    Ticker { period: Duration },
+}
+
+/// What is known of a member.
+#[derive(Default)]
+pub struct Member {
+    pid: AtomicI32,
+    /// Units of work done.
+    steps: AtomicU64,
+    /// The times between two units of a hog; how late a ticker woke up.
+    longest_ns: AtomicU64,
+    sum_ns: AtomicU64,
+}
+
+impl Member {
+    pub fn pid(&self) -> libc::pid_t {
+        self.pid.load(Relaxed)
+    }
+
+    pub fn steps(&self) -> u64 {
+        self.steps.load(Relaxed)
+    }
+
+    /// The longest of its times.
+    pub fn longest(&self) -> Duration {
+        Duration::from_nanos(self.longest_ns.load(Relaxed))
+    }
+
+    /// The mean of its times.
+    pub fn mean(&self) -> Duration {
+        Duration::from_nanos(self.sum_ns.load(Relaxed) / self.steps().max(1))
+    }
+
+    /// Begins to count anew.
+    pub fn begin_anew(&self) {
+        for count in [&self.steps, &self.longest_ns, &self.sum_ns] {
+            count.store(0, Relaxed);
+        }
+    }
+
+    fn done(&self, took_ns: u64) {
+        self.steps.fetch_add(1, Relaxed);
+        self.sum_ns.fetch_add(took_ns, Relaxed);
+        self.longest_ns.fetch_max(took_ns, Relaxed);
+    }
+
+    fn live(&self, life: Life, end: &End) {
+        // SAFETY: a plain call.
+        self.pid.store(unsafe { libc::gettid() }, Relaxed);
+        match life {
+            Life::Hog => self.compute(end),
+            Life::Asleep => end.wait(),
+            Life::Ticker { period } => self.tick(period.as_nanos() as u64, end),
+        }
+    }
+
+    fn compute(&self, end: &End) {
+        let mut last = now_ns();
+        while !end.has_come() {
+            work::burn(UNIT);
+            let now = now_ns();
+            self.done(now - last);
+            last = now;
+        }
+    }
+
+    fn tick(&self, period_ns: u64, end: &End) {
+        let mut due = now_ns() + period_ns * (self.pid() as u64 % 64) / 64;
+        while !end.has_come() {
+            sleep_until(due);
+            self.done(now_ns().saturating_sub(due));
+            work::burn(UNIT);
+            due = now_ns().max(due) + period_ns;
+        }
+    }
+}
+
+/// Tells all members to end.
+#[derive(Default)]
+struct End {
+    has_come: AtomicBool,
+    /// The same as a futex.
+    word: AtomicU32,
+}
+
+impl End {
+    fn has_come(&self) -> bool {
+        self.has_come.load(Relaxed)
+    }
+
+    fn wait(&self) {
+        while self.word.load(Relaxed) == 0 {
+            self.futex(libc::FUTEX_WAIT, 0);
+        }
+    }
+
+    fn tell(&self) {
+        self.has_come.store(true, Relaxed);
+        self.word.store(1, Relaxed);
+        self.futex(libc::FUTEX_WAKE, i32::MAX);
+    }
+
+    fn futex(&self, operation: libc::c_int, value: libc::c_int) {
+        let none = std::ptr::null::<libc::timespec>();
+        // SAFETY: the word lives as long as the call.
+        unsafe { libc::syscall(libc::SYS_futex, self.word.as_ptr(), operation, value, none) };
+    }
+}
+
+/// The members. Dropping the value ends them.
+pub struct Crowd {
+    members: Vec<Arc<Member>>,
+    threads: Vec<JoinHandle<()>>,
+    end: Arc<End>,
+}
+
+impl Crowd {
+    /// An empty crowd, on a machine that has room for it.
+    pub fn prepare() -> Result<Crowd> {
+        for (path, value) in LIMITS {
+            fs::write(path, value).with_context(|| format!("writing {value} to {path}"))?;
+        }
+        Ok(Crowd { members: Vec::new(), threads: Vec::new(), end: Arc::default() })
+    }
+
+    /// Adds so many members.
+    pub fn add(&mut self, count: usize, life: Life) -> Result<()> {
+        (0..count).try_for_each(|_| self.start(life).map(drop))
+    }
+
+    /// Adds a member with this pid, which no task has.
+    pub fn add_with_pid(&mut self, pid: libc::pid_t, life: Life) -> Result<()> {
+        fs::write(LAST_PID, (pid - 1).to_string()).context("choosing a pid")?;
+        let member = self.start(life)?;
+        // The thread writes its pid when it first runs.
+        for _ in 0..1_000 {
+            match member.pid() {
+                0 => std::thread::sleep(Duration::from_millis(5)),
+                got => {
+                    ensure!(got == pid, "the thread got the pid {got}, not {pid}");
+                    return Ok(());
+                }
+            }
+        }
+        bail!("the thread {pid} did not run")
+    }
+
+    pub fn members(&self) -> &[Arc<Member>] {
+        &self.members
+    }
+
+    fn start(&mut self, life: Life) -> Result<Arc<Member>> {
+        let member = Arc::new(Member::default());
+        let (own, end) = (Arc::clone(&member), Arc::clone(&self.end));
+        let thread = Builder::new().stack_size(STACK).spawn(move || own.live(life, &end));
+        let number = self.members.len();
+        self.threads.push(thread.with_context(|| format!("starting thread {number}"))?);
+        self.members.push(Arc::clone(&member));
+        Ok(member)
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        self.end.tell();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

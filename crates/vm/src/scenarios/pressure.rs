@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Loads that break other schedulers: very many tasks, fork bombs, no memory, clocks that are set,
+//! and time. Under each the scheduler stays in charge, its worker has no page fault, loses no
+//! message and holds no more memory at the end than in the middle, every task that should run runs,
+//! and a task that wakes up beside the load is not late.
+
+mod crowds;
+mod forks;
+
+use self::crowds::{runnable, threads};
+use self::forks::{BESIDE_BOMB_MS, Bomb, fork_bomb, short_tasks};
+use super::control::ask;
+use super::procdb::{LEARNING, NAME, run_tickers};
+use crate::guest::crowd::{Crowd, Life};
+use crate::guest::load::{self, Kind, Load};
+use crate::guest::memory::Memory;
+use crate::guest::probe::Samples;
+use crate::guest::scheduler::Scheduler;
+use crate::guest::{Guest, kernel, report, swap, wakeups, watch};
+use crate::scenario::{Scenario, USUAL};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+pub const ALL: &[Scenario] = &[Scenario {
+    name: "memory-pressure",
+    about: "processes touch most of the memory while the mix runs, and then more than there is, \
+        with what can be swapped: the scheduler has no page fault, and the kernel ends others",
+    limit_s: 120,
+    swap_mib: 256,
+    once: true,
+    run: memory_pressure,
+    ..USUAL
+}];
+
+pub const RUNNABLE_10000: Scenario = Scenario {
+    name: "runnable-10000",
+    about: "10,000 threads that compute, on two CPUs: each runs within half of what the kernel's \
+        watchdog allows, and a task that wakes up passes them",
+    cpus: Some(2),
+    limit_s: 300,
+    exact: true,
+    run: runnable,
+    ..USUAL
+};
+
+pub const THREADS_32768: Scenario = Scenario {
+    name: "threads-32768",
+    about: "32,768 threads, of which one in a hundred wakes up each second, and 64 share records \
+        of the kernel half: these keep their tier, and the thefts are counted",
+    cpus: Some(2),
+    memory_mib: 4_096,
+    limit_s: 240,
+    run: threads,
+    ..USUAL
+};
+
+pub const FORK_BOMB: Scenario = Scenario {
+    name: "fork-bomb",
+    about: "processes that fork without end, within a limit of 500, beside an interactive task",
+    cpus: Some(2),
+    limit_s: 180,
+    exact: true,
+    run: fork_bomb,
+    ..USUAL
+};
+
+pub const SHORT_TASKS: Scenario = Scenario {
+    name: "short-tasks",
+    about: "100,000 processes, each forked to exit at once",
+    limit_s: 600,
+    run: |guest| short_tasks(guest, 100_000),
+    ..USUAL
+};
+
+pub const SHORT_TASKS_1000000: Scenario = Scenario {
+    name: "short-tasks-1000000",
+    about: "a million of them",
+    limit_s: 6_000,
+    run: |guest| short_tasks(guest, 1_000_000),
+    ..USUAL
+};
+
+pub const CLOCK_JUMP: Scenario = Scenario {
+    name: "clock-jump",
+    about: "the calendar is set forth and back by months while the scheduler runs, and between \
+        runs: what it has learned of programs stays",
+    limit_s: 240,
+    exact: true,
+    run: clock_jump,
+    ..USUAL
+};
+
+pub const TEN_MINUTES: Scenario = Scenario {
+    name: "ten-minutes",
+    about: "a mix, hogs, thousands of sleeping threads, fork bombs and clocks that are set, for \
+        ten minutes of real time",
+    limit_s: 10 * 60 + 300,
+    run: |guest| for_minutes(guest, 10),
+    ..USUAL
+};
+
+pub const ONE_HOUR: Scenario = Scenario {
+    name: "one-hour",
+    about: "the same for an hour",
+    limit_s: 60 * 60 + 600,
+    run: |guest| for_minutes(guest, 60),
+    ..USUAL
+};
+
+/// Most memory of the worker while there are less than 4,000 tasks, in KiB.
+const RESIDENT_MAX: u64 = 48 << 10;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Nothing is lost: what must hold under every load.
+fn expect_sound(scheduler: &Scheduler) -> Result<()> {
+    scheduler.expect_in_charge()?;
+    let statistics = scheduler.statistics()?;
+    let counts = ["nr_malformed", "nr_news_dropped", "nr_untold"];
+    for name in counts {
+        let count = statistics.count(name)?;
+        ensure!(count == 0, "{name} is {count}; health: {}", statistics.text("health")?);
+    }
+    let noted = ["nr_sched_congested", "nr_refused_dispatches", "nr_stolen", "nr_stalls"];
+    let noted: Vec<String> = noted
+        .iter()
+        .map(|name| Ok(format!("{name} {}", statistics.count(name)?)))
+        .collect::<Result<_>>()?;
+    report::note(format!("{}; health: {}", noted.join(", "), statistics.text("health")?));
+    scheduler.expect_no_page_faults()
+}
+
+fn expect_early(what: &str, waits: &Samples, worst_ms: f64) -> Result<()> {
+    let [p50, p99, worst] = [500, 990, 1000].map(|permille| waits.quantile_us(permille));
+    report::note(format!("{what}: wakeups p50 {p50:.0} us, p99 {p99:.0}, worst {worst:.0}"));
+    ensure!(worst <= 1_000.0 * worst_ms, "{what}: a wakeup waited for {worst:.0} us");
+    Ok(())
+}
+
+// ---- Memory ----
+
+/// Memory of each process that helps to use up all of it: less than the worker holds, so that the
+/// kernel would choose the worker if it were not protected.
+const SMALL: usize = 32 << 20;
+/// The kernel ends a process within this time.
+const OUT_OF_MEMORY: Duration = Duration::from_secs(40);
+const ENDED: &str = "Out of memory: Killed process";
+
+fn memory_pressure(guest: &Guest) -> Result<()> {
+    let swap = swap::begin()?;
+    fs::write("/proc/sys/vm/oom_dump_tasks", "0").context("keeping the console short")?;
+    let scheduler = Scheduler::start(guest, &[])?;
+    let mut plan = load::mix(guest.cpus);
+    // Leaves a tenth to the rest of the guest, and makes the kernel reclaim cold pages.
+    let bytes = kernel::available_memory()? / 10 * 9;
+    report::note(format!("touching {} MiB, with {} MiB of swap", bytes >> 20, swap >> 20));
+    plan.push(Kind::Toucher { bytes });
+    let load = Load::start(&plan)?;
+    watch::every_worker_moves(&load, 5, |_| scheduler.expect_in_charge())?;
+    scheduler.expect_no_page_faults()?;
+    drop(load);
+    let middle = Memory::of_scheduler(&scheduler)?;
+    let load = Load::start(&load::mix(guest.cpus))?;
+    use_up(&scheduler)?;
+    watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
+    drop(load);
+    Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle)?;
+    expect_sound(&scheduler)?;
+    scheduler.finish().map(drop)
+}
+
+/// Uses up memory and swap until the kernel ends processes, which must be others.
+fn use_up(scheduler: &Scheduler) -> Result<()> {
+    let ours = [scheduler.worker()?, scheduler.pid()];
+    let count = (kernel::available_memory()? + kernel::free_swap()?) / SMALL + 4;
+    let load = Load::start(&vec![Kind::Toucher { bytes: SMALL }; count])?;
+    let started = Instant::now();
+    let mut messages = kernel::messages();
+    while !messages.contains(ENDED) {
+        ensure!(started.elapsed() < OUT_OF_MEMORY, "the kernel ends none of {count} processes");
+        sleep(SECOND / 4);
+        messages = kernel::messages();
+    }
+    let free = kernel::free_swap()?;
+    sleep(SECOND);
+    scheduler.expect_in_charge()?;
+    drop(load);
+    let messages = kernel::messages();
+    let ended: Vec<&str> = messages.lines().filter(|line| line.contains(ENDED)).collect();
+    report::note(format!(
+        "the kernel ended {} of {count} processes, with {} MiB of swap left",
+        ended.len(),
+        free >> 20
+    ));
+    let is_ours = |line: &&&str| ours.iter().any(|pid| line.contains(&format!("process {pid} ")));
+    match ended.iter().find(is_ours) {
+        Some(line) => bail!("the kernel ended the scheduler: {line}"),
+        None => Ok(()),
+    }
+}
+
+// ---- The calendar ----
+
+const DAY_S: i64 = 24 * 60 * 60;
+
+/// Sets the calendar forth, or back if the number is negative.
+fn move_calendar(days: i64) -> Result<()> {
+    // SAFETY: room for one time, and a plain system call with it.
+    let moved = unsafe {
+        let mut now: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_REALTIME, &mut now);
+        now.tv_sec += days * DAY_S;
+        libc::clock_settime(libc::CLOCK_REALTIME, &now)
+    };
+    ensure!(moved == 0, "setting the calendar: {}", std::io::Error::last_os_error());
+    report::progress(format!("the calendar is {days} days off"));
+    Ok(())
+}
+
+/// The scheduler knows the program well enough to predict it.
+fn expect_known(guest: &Guest, when: &str) -> Result<()> {
+    let table = ask(guest, &["procdb", "show"])?;
+    let line = table.lines().find(|line| line.starts_with(NAME));
+    let line = line.with_context(|| format!("{NAME} is forgotten {when}: {table}"))?;
+    report::note(format!("{when}: {line}"));
+    ensure!(!line.contains('?'), "{NAME} is not known any more {when}: {line}");
+    Ok(())
+}
+
+fn clock_jump(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    run_tickers(LEARNING)?;
+    scheduler.finish()?;
+    expect_known(guest, "after the first run")?;
+    for days in [60, -60, -400, 400] {
+        let scheduler = Scheduler::start(guest, &[])?;
+        move_calendar(days)?;
+        // Other programs wake up meanwhile, and are learned at the new time.
+        let load = Load::start(&load::mix(guest.cpus))?;
+        watch::every_worker_moves(&load, 3, |_| scheduler.expect_in_charge())?;
+        drop(load);
+        expect_sound(&scheduler)?;
+        scheduler.finish()?;
+        expect_known(guest, &format!("after a run in which the calendar moved by {days} days"))?;
+    }
+    for days in [90, -120, 400, -370] {
+        move_calendar(days)?;
+        let scheduler = Scheduler::start(guest, &[])?;
+        let known = scheduler.statistics()?.count("procdb_confident")?;
+        ensure!(known > 0, "nothing is known after the calendar moved by {days} days");
+        scheduler.finish()?;
+        expect_known(guest, &format!("after the calendar moved by {days} days between two runs"))?;
+    }
+    Ok(())
+}
+
+// ---- Time ----
+
+/// Threads that sleep, and others that wake up once a second.
+const SLEEPING: usize = 3_000;
+const WAKING: usize = 100;
+/// In each minute wakeups are measured for so long, beside a fork bomb for a part of it.
+const MEASURED_S: u64 = 20;
+const BOMB_BURST: Duration = Duration::from_secs(5);
+
+fn for_minutes(guest: &Guest, minutes: u64) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &["--stats", "60"])?;
+    let mut crowd = Crowd::prepare()?;
+    crowd.add(WAKING, Life::Ticker { period: SECOND })?;
+    crowd.add(SLEEPING, Life::Asleep)?;
+    let mut plan = load::mix(guest.cpus);
+    plan.extend(vec![Kind::Hog; 10 * guest.cpus]);
+    let load = Load::start(&plan)?;
+    let mut middle = Memory::of_scheduler(&scheduler)?;
+    for minute in 1..=minutes {
+        a_minute(&scheduler, &load, minute).with_context(|| format!("in minute {minute}"))?;
+        let memory = Memory::of_scheduler(&scheduler)?;
+        if minute > minutes / 2 {
+            memory.expect_flat_since(&middle)?;
+        } else {
+            middle = memory;
+        }
+    }
+    ensure!(crowd.members().iter().take(WAKING).all(|it| it.steps() > 30), "a thread did not run");
+    drop((load, crowd));
+    expect_sound(&scheduler)?;
+    scheduler.finish().map(drop)
+}
+
+/// One minute: wakeups are measured, a fork bomb goes off, the calendar is set and set back.
+fn a_minute(scheduler: &Scheduler, load: &Load, minute: u64) -> Result<()> {
+    let probe = wakeups::start(MEASURED_S)?;
+    sleep(BOMB_BURST);
+    let bomb = Bomb::start()?;
+    sleep(BOMB_BURST);
+    drop(bomb);
+    expect_early(&format!("minute {minute}"), &probe.finish()?, BESIDE_BOMB_MS)?;
+    let days = 30 * minute as i64;
+    move_calendar(days)?;
+    watch::every_worker_moves(load, 60 - MEASURED_S, |_| scheduler.expect_in_charge())?;
+    move_calendar(-days)?;
+    expect_sound(scheduler)
+}
