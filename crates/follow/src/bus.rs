@@ -8,8 +8,8 @@
 
 use anyhow::{Context, Result};
 use nix::sys::socket::UnixAddr;
-use rustbus::connection::{Error, Timeout};
 use rustbus::connection::ll_conn::force_finish_on_error;
+use rustbus::connection::{Error, Timeout};
 use rustbus::message_builder::MarshalledMessage;
 use rustbus::wire::unmarshal::traits::Variant;
 use rustbus::{MessageBuilder, MessageType, RpcConn, get_session_bus_path, get_system_bus_path};

@@ -3,8 +3,8 @@
 //! The program on a bus of its own, with services and a scheduler that the test plays.
 
 use nix::sys::socket::UnixAddr;
-use rustbus::connection::{Error, Timeout};
 use rustbus::connection::ll_conn::force_finish_on_error;
+use rustbus::connection::{Error, Timeout};
 use rustbus::message_builder::MarshalledMessage;
 use rustbus::standard_messages::{DBUS_NAME_FLAG_DO_NOT_QUEUE, request_name};
 use rustbus::{MessageBuilder, RpcConn};

@@ -135,7 +135,8 @@ fn switch() -> Result<Vec<u64>> {
     let start = clock::now_ns();
     let mut took = Vec::with_capacity(SWITCHES);
     for number in 0..SWITCHES {
-        clock::sleep_until(start + number as u64 * SWITCH_EVERY_NS);
+        let due = start + number as u64 * SWITCH_EVERY_NS;
+        sleep(Duration::from_nanos(due.saturating_sub(clock::now_ns())));
         let asked = clock::now_ns();
         let profile = SWITCHED[number % SWITCHED.len()];
         statistics::tune(&format!("profile={profile}"), "the scenario")?;
