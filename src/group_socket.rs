@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `--stats-group` and `--profile-group`: a socket for the members of a group, whose server knows no
-//! request but those that the group may make.
+//! `--stats-group` and `--profile-group`: a socket for the members of a group, whose server knows
+//! no request but those that the group may make.
 //!
 //! Only the group may enter the folder in which the socket is: to give a folder to a group takes
 //! privileges that this process drops before it serves, and the socket is made only then.

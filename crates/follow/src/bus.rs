@@ -50,8 +50,8 @@ pub struct Property {
     property: &'static str,
 }
 
-/// The power profile. power-profiles-daemon has had the first name since version 0.20; tuned-ppd has
-/// both.
+/// The power profile. power-profiles-daemon has had the first name since version 0.20; tuned-ppd
+/// has both.
 pub const POWER: &[Property] = &[
     Property {
         name: "org.freedesktop.UPower.PowerProfiles",
@@ -79,8 +79,8 @@ pub enum Value {
     Count(u32),
 }
 
-/// Tells the value of the first of these properties whose service runs, at the beginning and when it
-/// may have changed. Returns only when the bus is lost.
+/// Tells the value of the first of these properties whose service runs, at the beginning and when
+/// it may have changed. Returns only when the bus is lost.
 pub fn watch(
     find: Find,
     properties: &[Property],

@@ -3,9 +3,9 @@
 //! `pandemonium_follow`: gives the running scheduler the profile that the desktop asks for.
 //!
 //! Three threads wait and send what they learn to the main one: one for each bus, and one that
-//! notices when a scheduler begins to serve and ends. The main thread chooses the profile, and asks the
-//! scheduler for it when the choice is another one or the scheduler is. A process that waits for
-//! news costs nothing, so a power profile that saves power is not spent on looking.
+//! notices when a scheduler begins to serve and ends. The main thread chooses the profile, and asks
+//! the scheduler for it when the choice is another one or the scheduler is. While a scheduler serves,
+//! the process only waits, so that it spends no power; without one it looks every five seconds.
 //!
 //! ```
 //! use pandemonium_follow::choice::{Choice, Desktop, Power};
