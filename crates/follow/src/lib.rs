@@ -4,8 +4,8 @@
 //!
 //! Three threads wait and send what they learn to the main one: one for each bus, and one that
 //! notices when a scheduler begins to serve and ends. The main thread chooses the profile, and asks
-//! the scheduler for it when the choice is another one or the scheduler is. While a scheduler serves,
-//! the process only waits, so that it spends no power; without one it looks every five seconds.
+//! the scheduler for it when the choice is another one or the scheduler is. While a scheduler
+//! serves, the process only waits, so it spends no power; without one it looks every five seconds.
 //!
 //! ```
 //! use pandemonium_follow::choice::{Choice, Desktop, Power};
