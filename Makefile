@@ -8,8 +8,10 @@ PREFIX = /usr/local
 FUZZ_SECONDS = 30
 HOST = $(shell rustc --print host-tuple)
 PACKAGE = $(TARGET)/deb/scx-pandemonium-user_*.deb
+TOOLS = $(TARGET)/deb/scx-pandemonium-user-tools_*.deb
 VM = $(TARGET)/release/pandemonium_vm
-PROGRAMS = scx_pandemonium_user pandemonium_bench pandemonium_lab pandemonium_probe pandemonium_vm
+PROGRAMS = scx_pandemonium_user pandemonium_bench pandemonium_follow pandemonium_lab \
+	pandemonium_probe pandemonium_vm
 
 # Installs what is missing, builds, and schedules: this machine, or one in QEMU.
 run: setup
@@ -42,18 +44,18 @@ build: setup
 install uninstall:
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' packaging/install $@ $(TARGET)/release
 
-# A Debian package, in target/deb.
+# Debian packages of the scheduler and of the tools, in target/deb.
 deb: setup
 	.ci/setup deb
 	cargo build --release --workspace
 	packaging/deb $(TARGET)/release $(TARGET)/deb
 
-# That package, installed and used on a whole Debian with systemd in QEMU (some minutes). Once, root
+# Those packages, installed and used on a whole Debian with systemd in QEMU (some minutes). Once, root
 # installs that Debian into the cache.
 distribution: deb
 	.ci/setup distribution
-	lintian --fail-on error,warning --allow-root $(PACKAGE)
-	$(VM) distribution $(PACKAGE)
+	lintian --fail-on error,warning --allow-root $(PACKAGE) $(TOOLS)
+	$(VM) distribution $(PACKAGE) $(TOOLS)
 
 # The same scenarios on Linux 6.12, built from source once (about 10 minutes on two cores).
 test-kernels: setup

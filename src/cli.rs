@@ -184,6 +184,11 @@ pub struct Options {
     #[arg(long, value_name = "GROUP", conflicts_with = "monitor")]
     pub stats_group: Option<String>,
 
+    /// Let the members of GROUP see and choose the profile, and nothing else: for `tune
+    /// profile=NAME` and pandemonium_follow without root
+    #[arg(long, value_name = "GROUP", conflicts_with = "monitor")]
+    pub profile_group: Option<String>,
+
     /// Watch the running scheduler, with news every S seconds: a view in a terminal, else lines; do
     /// not schedule
     #[arg(long, value_name = "S", value_parser = interval)]

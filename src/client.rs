@@ -2,7 +2,8 @@
 
 //! The statistics socket, from the side of a command that asks the running scheduler.
 
-use super::{group_socket, output, process};
+use super::group_socket::Grant;
+use super::{output, process};
 use anyhow::anyhow;
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
@@ -35,13 +36,13 @@ pub fn connect(what: &str, command: &str) -> Result<StatsClient, Failure> {
     connect_by(connect_now, what, command)
 }
 
-/// The same for a client that only reads statistics, which a group may do too.
-pub fn connect_to_read(what: &str, command: &str) -> Result<StatsClient, Failure> {
-    connect_by(connect_now_to_read, what, command)
+/// The same for a client that does what a group may do too.
+pub fn connect_as(grant: Grant, what: &str, command: &str) -> Result<StatsClient, Failure> {
+    connect_by(|| connect_now_as(grant), what, command)
 }
 
 fn connect_by(
-    connect: fn() -> anyhow::Result<StatsClient>,
+    connect: impl Fn() -> anyhow::Result<StatsClient>,
     what: &str,
     command: &str,
 ) -> Result<StatsClient, Failure> {
@@ -64,12 +65,16 @@ pub fn connect_now() -> anyhow::Result<StatsClient> {
     StatsClient::new().connect(Some(PATIENCE_MS))
 }
 
-/// The same for a client that only reads statistics: by the socket of the scheduler's user, or else
-/// by that of a group.
+/// The same for a client that only reads statistics.
 fn connect_now_to_read() -> anyhow::Result<StatsClient> {
+    connect_now_as(Grant::Statistics)
+}
+
+/// Connects by the socket of the scheduler's user, or else by that of a group.
+fn connect_now_as(grant: Grant) -> anyhow::Result<StatsClient> {
     connect_now().or_else(|error| match kind(&error) {
         Some(ErrorKind::PermissionDenied) => {
-            let by_group = StatsClient::new().set_path(group_socket::path());
+            let by_group = StatsClient::new().set_path(grant.path());
             by_group.connect(Some(PATIENCE_MS)).map_err(|_| error)
         }
         _ => Err(error),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `--stats-group`: a socket of which the members of a group read statistics. Its server knows no
-//! request that changes or asks anything.
+//! `--stats-group` and `--profile-group`: a socket for the members of a group, whose server knows
+//! no request but those that the group may make.
 //!
 //! Only the group may enter the folder in which the socket is: to give a folder to a group takes
 //! privileges that this process drops before it serves, and the socket is made only then.
@@ -18,21 +18,59 @@ use std::path::{Path, PathBuf};
 
 /// Beside the socket of the scheduler's user.
 const PARENT: &str = "/var/run/scx/root";
-const FOLDER: &str = "scx_pandemonium_user.group";
-const SOCKET: &str = "stats";
 /// Other members of the group may enter, and see no list of names.
 const ENTERED_BY_GROUP: u32 = 0o710;
 /// Who is in the folder may connect.
 const FOR_ALL: u32 = 0o666;
 
+/// What the members of a group may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// Read statistics and the list of tasks.
+    Statistics,
+    /// See and choose the profile.
+    Profile,
+}
+
+impl Grant {
+    /// The folder that the group may enter.
+    fn folder(self) -> &'static str {
+        match self {
+            Grant::Statistics => "scx_pandemonium_user.group",
+            Grant::Profile => "scx_pandemonium_user.profile",
+        }
+    }
+
+    fn socket(self) -> &'static str {
+        match self {
+            Grant::Statistics => "stats",
+            Grant::Profile => "tune",
+        }
+    }
+
+    fn option(self) -> &'static str {
+        match self {
+            Grant::Statistics => "--stats-group",
+            Grant::Profile => "--profile-group",
+        }
+    }
+
+    fn deed(self) -> &'static str {
+        match self {
+            Grant::Statistics => "read statistics",
+            Grant::Profile => "choose the profile",
+        }
+    }
+
+    /// Where the socket is.
+    pub fn path(self) -> PathBuf {
+        Path::new(PARENT).join(self.folder()).join(self.socket())
+    }
+}
+
 /// The socket, in a folder that its group may enter.
 #[derive(Debug)]
-pub struct GroupSocket(PathBuf);
-
-/// Where the socket is.
-pub fn path() -> PathBuf {
-    Path::new(PARENT).join(FOLDER).join(SOCKET)
-}
+pub struct GroupSocket(Grant);
 
 impl GroupSocket {
     /// Makes the folder and gives it to the group, a name or a number. To be called before this
@@ -42,27 +80,30 @@ impl GroupSocket {
     ///
     /// If there is no such group, the process may not give the folder away, or another user could
     /// change what is there.
-    pub fn prepare(group: &str) -> Result<GroupSocket, Failure> {
+    pub fn prepare(group: &str, grant: Grant) -> Result<GroupSocket, Failure> {
         let groups = fs::read_to_string("/etc/group").unwrap_or_default();
         let number = number(&groups, group).ok_or_else(|| {
-            Failure::Usage(format!("there is no group {group:?} for --stats-group: see /etc/group"))
+            let option = grant.option();
+            Failure::Usage(format!("there is no group {group:?} for {option}: see /etc/group"))
         })?;
         let prepared = fs::create_dir_all(PARENT)
             .map_err(anyhow::Error::from)
-            .and_then(|()| give_folder(Path::new(PARENT), number));
-        prepared.map(|()| GroupSocket(path())).map_err(|error| {
-            Failure::Usage(format!("the group {group} cannot read statistics: {error:#}"))
+            .and_then(|()| give_folder(Path::new(PARENT), grant.folder(), number));
+        prepared.map(|()| GroupSocket(grant)).map_err(|error| {
+            let deed = grant.deed();
+            Failure::Usage(format!("the group {group} cannot {deed}: {error:#}"))
         })
     }
 
-    /// Where the socket is to be made.
-    pub fn path(&self) -> &Path {
-        &self.0
+    /// What its group may do.
+    pub fn grant(&self) -> Grant {
+        self.0
     }
 
     /// Lets the group connect to the socket that was made.
     pub fn open_to_group(&self) -> Result<()> {
-        fs::set_permissions(&self.0, Permissions::from_mode(FOR_ALL)).context("for the group")
+        let for_all = Permissions::from_mode(FOR_ALL);
+        fs::set_permissions(self.0.path(), for_all).context("for the group")
     }
 }
 
@@ -77,18 +118,18 @@ fn number(groups: &str, wanted: &str) -> Option<u32> {
 
 /// Makes the folder below `parent`, which only this user and root may change, and lets the group
 /// enter it. Whatever else has its name, a link included, is refused and left alone.
-fn give_folder(parent: &Path, group: u32) -> Result<()> {
+fn give_folder(parent: &Path, name: &str, group: u32) -> Result<()> {
     let parent = trusted::directory(parent).map_err(|refused| anyhow!("{refused}"))?;
-    let path = durable::inside(&parent).join(FOLDER);
+    let path = durable::inside(&parent).join(name);
     match DirBuilder::new().mode(0o700).create(&path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
         _ => {}
     }
-    let folder = durable::directory(&path).with_context(|| format!("{FOLDER} is no folder"))?;
+    let folder = durable::directory(&path).with_context(|| format!("{name} is no folder"))?;
     let found = folder.metadata()?;
     // SAFETY: a plain call without arguments.
     let user = unsafe { libc::geteuid() };
-    ensure!(found.uid() == user, "{FOLDER} belongs to user {}", found.uid());
+    ensure!(found.uid() == user, "{name} belongs to user {}", found.uid());
     if found.gid() != group {
         // Those who could enter before cannot any more.
         folder.set_permissions(Permissions::from_mode(0o700))?;
@@ -115,6 +156,8 @@ mod tests {
     use crate::procdb_file::tests::Scratch;
     use std::os::unix::fs::symlink;
 
+    const FOLDER: &str = "for-a-group";
+
     fn own_group() -> u32 {
         // SAFETY: a plain call without arguments.
         unsafe { libc::getegid() }
@@ -129,8 +172,15 @@ mod tests {
         let groups = "root:x:0:\nbroken\nwheel:x:998:alice,bob\nodd:x:none:\n";
         assert_eq!([number(groups, "wheel"), number(groups, "7")], [Some(998), Some(7)]);
         assert_eq!([number(groups, "whee"), number(groups, "odd"), number(groups, "")], [None; 3]);
-        let missing = GroupSocket::prepare("no such group").unwrap_err();
-        assert!(matches!(&missing, Failure::Usage(text) if text.contains("no such group")));
+        for grant in [Grant::Statistics, Grant::Profile] {
+            let missing = GroupSocket::prepare("no such group", grant).unwrap_err().to_string();
+            assert!(missing.contains("no such group") && missing.contains(grant.option()));
+        }
+    }
+
+    #[test]
+    fn each_grant_has_a_folder_of_its_own() {
+        assert_ne!(Grant::Statistics.path().parent(), Grant::Profile.path().parent());
     }
 
     #[test]
@@ -138,10 +188,10 @@ mod tests {
         let scratch = Scratch::new();
         let parent = scratch.path().with_file_name("");
         let folder = parent.join(FOLDER);
-        give_folder(&parent, own_group()).unwrap();
+        give_folder(&parent, FOLDER, own_group()).unwrap();
         assert_eq!(mode(&folder), ENTERED_BY_GROUP);
         fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
-        give_folder(&parent, own_group()).unwrap();
+        give_folder(&parent, FOLDER, own_group()).unwrap();
         assert_eq!(mode(&folder), ENTERED_BY_GROUP, "an earlier folder is used, not its mode");
     }
 
@@ -153,12 +203,12 @@ mod tests {
         fs::create_dir(&target).unwrap();
         fs::set_permissions(&target, Permissions::from_mode(0o700)).unwrap();
         symlink(&target, parent.join(FOLDER)).unwrap();
-        let refused = give_folder(&parent, own_group()).unwrap_err();
+        let refused = give_folder(&parent, FOLDER, own_group()).unwrap_err();
         assert!(format!("{refused:#}").contains("no folder"), "{refused:#}");
         assert_eq!(mode(&target), 0o700);
         fs::remove_file(parent.join(FOLDER)).unwrap();
         fs::set_permissions(&parent, Permissions::from_mode(0o777)).unwrap();
-        let refused = give_folder(&parent, own_group()).unwrap_err();
+        let refused = give_folder(&parent, FOLDER, own_group()).unwrap_err();
         assert!(format!("{refused:#}").contains("every user"), "{refused:#}");
     }
 }

@@ -5,6 +5,7 @@
 use super::cli::MetricsArguments;
 use super::client;
 use super::exposition::{FORMAT, TARGET, TEXTFILE};
+use super::group_socket::Grant;
 use anyhow::Context;
 use pandemonium_host::durable::{self, Existing};
 use pandemonium_host::failure::Failure;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 /// Runs the command.
 pub fn run(arguments: &MetricsArguments) -> Result<(), Failure> {
-    let connect = || client::connect_to_read("read its metrics", "metrics");
+    let connect = || client::connect_as(Grant::Statistics, "read its metrics", "metrics");
     let Some(path) = &arguments.textfile else {
         let text = request(&mut connect()?, "openmetrics").map_err(Failure::Internal)?;
         print_bytes(text.as_bytes());

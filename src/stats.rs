@@ -4,7 +4,7 @@
 
 use super::adaptive::Adaptive;
 use super::fast_path_counters::Event;
-use super::group_socket::GroupSocket;
+use super::group_socket::{Grant, GroupSocket};
 use super::metrics::{Metrics, Tail};
 use super::programs::Programs;
 use super::reading::{Driver, Reading};
@@ -188,15 +188,27 @@ fn everything(source: Source) -> StatsServerData<(), ()> {
         .add_stats(explain::TARGET, Box::new(explain))
 }
 
+/// The profile, to see and to choose.
+fn profile(source: Source) -> StatsServerData<(), ()> {
+    let adaptive = source.adaptive;
+    let tune = move |args: &Arguments, _: (&_, &_)| tune::respond_with_profile(&adaptive, args);
+    StatsServerData::new().add_stats(tune::TARGET, Box::new(tune))
+}
+
 /// Serves everything to the scheduler's user until the result is dropped. Replaces the socket of an
 /// earlier scheduler.
 pub fn serve(source: Source) -> Result<StatsServer<(), ()>> {
     StatsServer::new(everything(source)).launch()
 }
 
-/// Serves the statistics to a group, likewise.
+/// Serves to a group what it may do, likewise.
 pub fn serve_group(source: Source, socket: &GroupSocket) -> Result<StatsServer<(), ()>> {
-    let server = StatsServer::new(statistics(source)).set_path(socket.path()).launch()?;
+    let grant = socket.grant();
+    let targets = match grant {
+        Grant::Statistics => statistics(source),
+        Grant::Profile => profile(source),
+    };
+    let server = StatsServer::new(targets).set_path(grant.path()).launch()?;
     socket.open_to_group()?;
     Ok(server)
 }

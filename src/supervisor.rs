@@ -6,7 +6,7 @@
 use super::adaptive::{Adaptive, Change, IdleTime};
 use super::cli::{self, Options};
 use super::event_log::EventLog;
-use super::group_socket::GroupSocket;
+use super::group_socket::{Grant, GroupSocket};
 use super::instance::{self, Instance};
 use super::machine::Machine;
 use super::mutex::lock;
@@ -69,7 +69,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         None => instance::take()?,
     };
     let source = source(options, earlier.as_ref())?;
-    let group = options.stats_group.as_deref().map(GroupSocket::prepare).transpose()?;
+    let groups = group_sockets(options)?;
     let recording = options.record.as_deref().map(record::create).transpose()?;
     warn_of_missing_privileges();
     process::outlive_lack_of_memory();
@@ -89,7 +89,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let recording = recording.map(start).transpose()?;
     output::print(&cli::version());
     let candidates = upgrade::serve(options, program.clone(), Arc::clone(&worker), source.clone());
-    serve_when_it_schedules(source.clone(), group, earlier.as_ref());
+    serve_when_it_schedules(source.clone(), groups, earlier.as_ref());
     let log = observe(options, &source);
     let saver = Saver::start(Arc::clone(&source.programs));
     let started = source.read();
@@ -175,6 +175,14 @@ fn start_with_profile(adaptive: &Adaptive, profile: &'static KnobProfile) -> Res
         }
     }
     Ok(())
+}
+
+/// The sockets for groups.
+fn group_sockets(options: &Options) -> Result<Vec<GroupSocket>, Failure> {
+    let wishes =
+        [(&options.stats_group, Grant::Statistics), (&options.profile_group, Grant::Profile)];
+    let given = wishes.into_iter().filter_map(|(group, grant)| Some((group.as_deref()?, grant)));
+    given.map(|(group, grant)| GroupSocket::prepare(group, grant)).collect()
 }
 
 /// Sets the umask: only this user may write to the statistics socket, because its clients can
@@ -311,7 +319,7 @@ fn end(status: ExitStatus, stopping: bool) -> Result<ExitCode, Failure> {
 /// before: the socket of a scheduler that may yet be refused would replace that of the one that
 /// runs. Without its socket, the scheduler runs without statistics, and warns.
 /// Then an upgrade from `earlier` is complete.
-fn serve_when_it_schedules(source: Source, group: Option<GroupSocket>, earlier: Option<&Handover>) {
+fn serve_when_it_schedules(source: Source, groups: Vec<GroupSocket>, earlier: Option<&Handover>) {
     let version = earlier.map(|earlier| earlier.version.clone());
     thread::spawn(move || {
         while source.rounds() == 0 {
@@ -326,8 +334,8 @@ fn serve_when_it_schedules(source: Source, group: Option<GroupSocket>, earlier: 
                  and the first decision came after {undecided}"
             ));
         }
-        let to_group = group.map(|group| stats::serve_group(source.clone(), &group));
-        for served in to_group.into_iter().chain([stats::serve(source)]) {
+        let to_groups = groups.iter().map(|group| stats::serve_group(source.clone(), group));
+        for served in to_groups.chain([stats::serve(source.clone())]) {
             match served {
                 // To drop the server would end it.
                 Ok(server) => std::mem::forget(server),

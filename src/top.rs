@@ -3,6 +3,7 @@
 //! `top`: the tasks of the running scheduler, in a terminal or as text.
 
 use super::cli::TopArguments;
+use super::group_socket::Grant;
 use super::{client, explain, output, task_list};
 use anyhow::anyhow;
 use pandemonium_host::failure::Failure;
@@ -28,7 +29,7 @@ pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
         client::expect_permission(WHAT, COMMAND)?;
         return view(arguments, interval);
     }
-    let mut client = client::connect_to_read(WHAT, COMMAND)?;
+    let mut client = client::connect_as(Grant::Statistics, WHAT, COMMAND)?;
     request(&mut client)?;
     loop {
         thread::sleep(interval);

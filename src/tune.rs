@@ -6,10 +6,12 @@
 //! keys with spaces between them, and `by`, what asks for it. Among the lines may be
 //! `profile=NAME`; the line `rules=reload` stands alone. The response has all knobs, the profile
 //! first, or a sentence that says why nothing was changed. Only the scheduler's user can connect to
-//! the socket, so every client may change knobs.
+//! the socket, so every client may change knobs. The socket of `--profile-group` takes requests for
+//! the profile alone, and responds with that.
 
 use super::adaptive::{Adaptive, Change, Status};
 use super::cli::TuneArguments;
+use super::group_socket::Grant;
 use super::rules::RuleKeeper;
 use super::{client, output};
 use anyhow::{Result, anyhow};
@@ -76,6 +78,28 @@ pub fn respond(
     Ok(serde_json::to_value(response)?)
 }
 
+/// The same for members of a group who may see and choose the profile.
+pub fn respond_with_profile(adaptive: &Adaptive, args: &BTreeMap<String, String>) -> Result<Value> {
+    let response = match is_about_profile(args) {
+        true => execute(adaptive, args)
+            .map(|_| profile(adaptive, &adaptive.status()).into_iter().collect()),
+        false => Err("your group may choose the profile, and change nothing else".into()),
+    };
+    Ok(serde_json::to_value(response.map_or_else(Response::Refused, Response::Knobs))?)
+}
+
+/// Whether a request changes nothing but the profile.
+fn is_about_profile(args: &BTreeMap<String, String>) -> bool {
+    let sets_others = args.get("set").is_some_and(|set| !set.lines().all(is_profile));
+    let releases = args.get("release").is_some_and(|keys| !keys.trim().is_empty());
+    !sets_others && !releases
+}
+
+/// Whether a line to set is about the profile.
+fn is_profile(line: &str) -> bool {
+    line.split('=').next().map(str::trim) == Some(PROFILE)
+}
+
 /// Reads the rules for processes again.
 fn reload(rules: Option<&RuleKeeper>) -> Response {
     let none = || "the scheduler was started without rules: give it a file with --rules".into();
@@ -105,8 +129,8 @@ fn execute(adaptive: &Adaptive, args: &BTreeMap<String, String>) -> Result<Amend
         let knob = table.named(name).ok_or_else(|| format!("there is no knob {name:?}"))?;
         release = release.with(knob.name);
     }
-    let is_profile = |line: &&str| line.split('=').next().map(str::trim) == Some(PROFILE);
-    let (chosen, knobs): (Vec<&str>, Vec<&str>) = text("set").lines().partition(is_profile);
+    let (chosen, knobs): (Vec<&str>, Vec<&str>) =
+        text("set").lines().partition(|line| is_profile(line));
     let profile = match chosen.as_slice() {
         [] => None,
         [line] => {
@@ -163,7 +187,13 @@ pub fn run(arguments: &TuneArguments) -> Result<(), Failure> {
     }) {
         return Err(Failure::Usage(format!("{both} cannot be set and released at once")));
     }
-    let mut client = client::connect("see or change its knobs", "tune")?;
+    let is_for_group = !arguments.assignments.is_empty()
+        && arguments.release.is_empty()
+        && arguments.assignments.iter().all(|line| is_profile(line));
+    let mut client = match is_for_group {
+        true => client::connect_as(Grant::Profile, "change its profile", "tune")?,
+        false => client::connect("see or change its knobs", "tune")?,
+    };
     let request = vec![
         ("target".into(), TARGET.into()),
         ("set".into(), arguments.assignments.join("\n")),
@@ -298,6 +328,39 @@ mod tests {
         let unknown = ask(&adaptive, &[("set", "profile=turbo")]).unwrap_err();
         assert!(unknown.ends_with("there are auto, gaming, lowlatency, powersave, server"));
         assert_eq!(adaptive.status().profile.name(), "gaming", "a refusal changes nothing");
+    }
+
+    #[test]
+    fn a_group_sees_and_chooses_the_profile_and_nothing_else() {
+        let adaptive = adaptive();
+        let ask = |args: &[(&str, &str)]| {
+            let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+            let response =
+                respond_with_profile(&adaptive, &args.iter().map(own).collect()).unwrap();
+            match serde_json::from_value(response).unwrap() {
+                Response::Knobs(knobs) => {
+                    Ok(knobs.into_iter().map(|it| (it.key, it.value)).collect::<Vec<_>>())
+                }
+                Response::Refused(sentence) => Err(sentence),
+            }
+        };
+        let only = |name: &str| Ok(vec![("profile".to_owned(), name.to_owned())]);
+        assert_eq!(ask(&[]), only("auto"));
+        assert_eq!(ask(&[("set", "profile=gaming"), ("by", "GameMode")]), only("gaming"));
+        assert_eq!(adaptive.status().profile.by, "GameMode");
+        let before = adaptive.status().values;
+        for args in [
+            [("set", "slice_us=200"), ("by", "")],
+            [("set", "profile=server\nslice_us=200"), ("by", "")],
+            [("set", "profile=server\n\nslice_us=200"), ("by", "")],
+            [("set", "rules=reload"), ("by", "")],
+            [("set", "profile=server"), ("release", "affinity")],
+        ] {
+            let refused = ask(&args).unwrap_err();
+            assert_eq!(refused, "your group may choose the profile, and change nothing else");
+        }
+        assert!(ask(&[("set", "profile=turbo")]).unwrap_err().contains("there are auto, gaming"));
+        assert_eq!((ask(&[]), adaptive.status().values), (only("gaming"), before));
     }
 
     #[test]

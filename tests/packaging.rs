@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 const NAME: &str = "scx_pandemonium_user";
-/// Of the installed files; measured of stripped programs of a release.
+/// The parts of an installation, which are packages of their own.
+const PARTS: [&str; 2] = ["scheduler", "tools"];
+/// Of the files of a part; measured of stripped programs of a release.
 const BYTES_MAX: u64 = 12_000_000;
 
 /// Where the programs of the workspace are.
@@ -65,7 +67,10 @@ impl Drop for Folder {
 /// A script of `packaging`, in another folder than the repository.
 fn script(name: &str) -> Command {
     let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
-    command.current_dir(std::env::temp_dir()).env_remove("DESTDIR").env_remove("PREFIX");
+    command.current_dir(std::env::temp_dir());
+    for variable in ["DESTDIR", "PREFIX", "PARTS"] {
+        command.env_remove(variable);
+    }
     command
 }
 
@@ -96,12 +101,17 @@ fn what_is_installed_works_and_is_removed_without_a_rest() {
     for (path, mode) in [
         ("usr/bin/scx_pandemonium_user", 0o755),
         ("usr/bin/pandemonium_bench", 0o755),
+        ("usr/bin/pandemonium_follow", 0o755),
+        ("usr/bin/pandemonium_lab", 0o755),
         ("usr/bin/pandemonium_probe", 0o755),
         ("usr/share/scx_pandemonium_user/rules/games.toml", 0o644),
         ("usr/share/scx_pandemonium_user/grafana-dashboard.json", 0o644),
         ("usr/lib/systemd/system/scx_pandemonium_user.service", 0o644),
+        ("usr/lib/systemd/user/pandemonium_follow.service", 0o644),
         ("usr/share/man/man1/scx_pandemonium_user.1.gz", 0o644),
         ("usr/share/man/man1/pandemonium_bench.1.gz", 0o644),
+        ("usr/share/man/man1/pandemonium_follow.1.gz", 0o644),
+        ("usr/share/man/man1/pandemonium_lab.1.gz", 0o644),
         ("usr/share/man/man1/pandemonium_probe.1.gz", 0o644),
         ("usr/share/bash-completion/completions/scx_pandemonium_user", 0o644),
         ("usr/share/zsh/site-functions/_scx_pandemonium_user", 0o644),
@@ -112,9 +122,6 @@ fn what_is_installed_works_and_is_removed_without_a_rest() {
         let (size, found) = files.get(path).unwrap_or_else(|| panic!("{path} is missing"));
         assert!(*size > 0 && *found == mode, "{path}: {size} bytes, mode {found:o}");
     }
-    let bytes: u64 = files.values().map(|(size, _)| size).sum();
-    assert!(cfg!(debug_assertions) || bytes <= BYTES_MAX, "{bytes} bytes are installed");
-
     let unit = root.text("usr/lib/systemd/system/scx_pandemonium_user.service");
     assert!(
         unit.contains("exec /usr/bin/scx_pandemonium_user") && !unit.contains("@PREFIX@"),
@@ -136,6 +143,32 @@ fn what_is_installed_works_and_is_removed_without_a_rest() {
     fs::remove_file(root.0.join("usr/bin/other")).expect("it is there");
     succeeds("another uninstall", &install("uninstall", &root.0, "/usr"));
     assert_eq!(fs::read_dir(&root.0).map(Iterator::count).ok(), Some(0), "folders are left");
+}
+
+/// Together the parts are the whole, and none is large.
+#[test]
+fn each_part_is_installed_by_itself() {
+    let whole = Folder::new("whole");
+    succeeds("install", &install("install", &whole.0, "/usr"));
+    let mut parts = BTreeMap::new();
+    for part in PARTS {
+        let root = Folder::new(part);
+        let mut command = script("packaging/install");
+        command.arg("install").arg(programs()).env("DESTDIR", &root.0).env("PREFIX", "/usr");
+        succeeds(part, &command.env("PARTS", part).output().expect("a shell runs"));
+        let files = root.files();
+        let bytes: u64 = files.values().map(|(size, _)| size).sum();
+        println!("{part}: {bytes} bytes");
+        assert!(cfg!(debug_assertions) || bytes <= BYTES_MAX, "{part}: {bytes} bytes");
+        let count = parts.len() + files.len();
+        parts.extend(files);
+        assert_eq!(parts.len(), count, "a file is in two parts");
+    }
+    assert_eq!(parts, whole.files());
+    let mut command = script("packaging/install");
+    let output = command.arg("install").arg(programs()).env("PARTS", "all").output();
+    let message = String::from_utf8_lossy(&output.expect("a shell runs").stderr).into_owned();
+    assert!(message.contains("not all"), "{message}");
 }
 
 #[test]
@@ -215,7 +248,26 @@ fn systemd_accepts_the_unit() {
     succeeds("its exposure", &rated.arg(&unit).output().expect("it runs"));
 }
 
-/// Builds the package, and installs and purges it below a folder.
+#[test]
+fn systemd_accepts_the_unit_of_a_session() {
+    if !has("systemd-analyze") {
+        return;
+    }
+    let root = Folder::new("session");
+    let unit = root.0.join("pandemonium_follow.service");
+    let text = source("packaging/pandemonium_follow.service.in").replace("@PREFIX@", "/usr");
+    fs::write(&unit, text).expect("a copy of the unit");
+    let mut verify = Command::new("systemd-analyze");
+    let runtime = ("XDG_RUNTIME_DIR", &root.0);
+    verify.args(["--user", "verify", "--man=no"]).arg(&unit).env(runtime.0, runtime.1);
+    let output = verify.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let is_absent = |line: &&str| line.contains("is not executable: No such file");
+    let complaint = said.lines().find(|line| line.contains("pandemonium") && !is_absent(line));
+    assert_eq!(complaint, None);
+}
+
+/// Builds the packages, and installs and purges that of the scheduler below a folder.
 #[test]
 fn a_debian_package_is_installed_and_purged_without_a_rest() {
     if !has("dpkg-query") {
@@ -224,19 +276,26 @@ fn a_debian_package_is_installed_and_purged_without_a_rest() {
     let folder = Folder::new("deb");
     let built = script("packaging/deb").arg(programs()).arg(&folder.0).output();
     succeeds("building the package", &built.expect("a shell runs"));
-    let package = folder.files().into_keys().next().expect("a package");
-    let package = folder.0.join(package);
-    let field = |name: &str| {
-        let output = Command::new("dpkg-deb").arg("--field").arg(&package).arg(name).output();
+    let packages: Vec<PathBuf> =
+        folder.files().into_keys().map(|name| folder.0.join(name)).collect();
+    let [tools, package] = packages.as_slice() else { panic!("{packages:?}") };
+    let field_of = |package: &Path, name: &str| {
+        let output = Command::new("dpkg-deb").arg("--field").arg(package).arg(name).output();
         succeeds(name, &output.expect("dpkg-deb runs")).trim().to_owned()
     };
+    assert_eq!(field_of(tools, "Package"), "scx-pandemonium-user-tools");
+    let field = |name: &str| field_of(package, name);
+    assert!(field("Suggests").contains(&field_of(tools, "Package")), "{}", field("Suggests"));
     assert_eq!(field("Package"), "scx-pandemonium-user");
     assert_eq!(field("Version"), env!("CARGO_PKG_VERSION"));
     for library in ["libc6", "libelf1", "libseccomp2", "zlib1g"] {
         assert!(field("Depends").contains(library), "{}", field("Depends"));
     }
-    let kib: u64 = field("Installed-Size").parse().expect("a number");
-    assert!(cfg!(debug_assertions) || kib * 1024 <= BYTES_MAX, "{kib} KiB");
+    for package in &packages {
+        let kib: u64 = field_of(package, "Installed-Size").parse().expect("a number");
+        println!("{}: {kib} KiB", field_of(package, "Package"));
+        assert!(cfg!(debug_assertions) || kib * 1024 <= BYTES_MAX, "{kib} KiB");
+    }
 
     let root = Folder::new("root");
     for database in ["info", "updates", "triggers"] {
@@ -250,7 +309,7 @@ fn a_debian_package_is_installed_and_purged_without_a_rest() {
         dpkg.args(["--force-script-chrootless", "--log=/dev/null", what]).arg(of);
         succeeds(what, &dpkg.output().expect("dpkg runs"))
     };
-    dpkg("--install", &package);
+    dpkg("--install", package);
     let version = Command::new(root.0.join("usr/bin").join(NAME)).arg("--version").output();
     assert!(succeeds("the program", &version.expect("it runs")).contains(&field("Version")));
     let files = root.files();
@@ -266,6 +325,7 @@ fn a_debian_package_is_installed_and_purged_without_a_rest() {
     fs::create_dir_all(&running).expect("what a run leaves");
     fs::write(running.join("scx_pandemonium_user.lock"), "").expect("the lock of an instance");
     fs::write(running.join("stats"), "").expect("the socket of the statistics");
+    fs::create_dir(running.join("scx_pandemonium_user.profile")).expect("the socket of a group");
     dpkg("--remove", Path::new("scx-pandemonium-user"));
     assert!(!root.0.join("run/scx").exists(), "the folder of the lock is left");
     assert!(learned.join("procdb.bin").exists(), "removing is not purging");
@@ -291,6 +351,7 @@ fn the_spec_lists_what_is_installed() {
         ("%{name}", NAME),
         ("%{_bindir}", "usr/bin"),
         ("%{_unitdir}", "usr/lib/systemd/system"),
+        ("%{_userunitdir}", "usr/lib/systemd/user"),
         ("%{_mandir}", "usr/share/man"),
         ("%{_docdir}", "usr/share/doc"),
         ("%{_datadir}", "usr/share"),
@@ -298,7 +359,8 @@ fn the_spec_lists_what_is_installed() {
     let expand = |line: &str| {
         macros.iter().fold(line.to_owned(), |line, (name, value)| line.replace(name, value))
     };
-    let listed: Vec<String> = list.lines().map(expand).collect();
+    let is_path = |line: &&str| line.starts_with("%{");
+    let listed: Vec<String> = list.lines().filter(is_path).map(expand).collect();
     let root = Folder::new("spec");
     succeeds("install", &install("install", &root.0, "/usr"));
     let files: Vec<String> = root.files().into_keys().collect();
@@ -312,7 +374,11 @@ fn the_spec_lists_what_is_installed() {
 fn the_pkgbuild_is_of_this_version_and_can_be_read() {
     let pkgbuild = source("packaging/PKGBUILD");
     assert!(pkgbuild.contains(concat!("pkgver=", env!("CARGO_PKG_VERSION"), "\n")), "{pkgbuild}");
-    assert!(pkgbuild.contains("packaging/install install target/release"));
+    for part in PARTS {
+        let installs =
+            format!("PARTS={part} DESTDIR=$pkgdir PREFIX=/usr packaging/install install");
+        assert!(pkgbuild.contains(&installs), "{part}");
+    }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/PKGBUILD");
     if has("bash") {
         let read = Command::new("bash").arg("-n").arg(path).output().expect("it runs");

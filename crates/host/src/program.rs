@@ -21,7 +21,10 @@ pub fn beside(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("looking for this program")?;
     let folder = own.parent().context("the path of this program has no folder")?;
     find(name, folder).with_context(|| {
-        format!("{name} is neither beside this program nor in PATH: `make` builds both")
+        format!(
+            "{name} is neither beside this program nor in PATH: `make` builds it, and the package \
+             scx-pandemonium-user-tools has it"
+        )
     })
 }
 

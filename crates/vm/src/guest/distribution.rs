@@ -68,9 +68,6 @@ fn prepare_run() -> Result<()> {
         fs::copy(entry.path(), &copy).with_context(|| format!("writing {}", copy.display()))?;
     }
     fs::copy("/init", format!("{BROUGHT}/agent")).context("copying the agent")?;
-    // Not in the package, and in the guide.
-    const LAB: &str = "pandemonium_lab";
-    fs::copy(format!("/bin/{LAB}"), format!("{BROUGHT}/{LAB}")).context("copying the lab")?;
     fs::write("/run/systemd/system/vm-agent.service", UNIT).context("writing the agent's unit")?;
     symlink("../vm-agent.service", format!("{units}/vm-agent.service"))
         .context("enabling the agent's unit")

@@ -130,9 +130,12 @@ impl Subject {
 
 #[derive(Args)]
 pub struct DistributionArguments {
-    /// The Debian package of the scheduler; `make deb` builds it
+    /// The Debian package of the scheduler; `make deb` builds both
     #[arg(value_name = "PACKAGE")]
     pub package: PathBuf,
+    /// That of the tools
+    #[arg(value_name = "TOOLS")]
+    pub tools: PathBuf,
     #[command(flatten)]
     pub subject: Subject,
 }

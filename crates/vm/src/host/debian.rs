@@ -15,16 +15,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Name of the cache item. It changes with the packages.
-const ITEM: &str = "debian-2";
+const ITEM: &str = "debian-3";
 /// Beside what every Debian has: process 1 and its helpers, what a user types, what collects
-/// metrics, and the libraries that the scheduler's package depends on, because the guest has no
-/// network to fetch them from.
-const PACKAGES: [&str; 12] = [
+/// metrics, what the profile follows, and the libraries that the scheduler's package depends on,
+/// because the guest has no network to fetch them from.
+const PACKAGES: [&str; 14] = [
     "dbus",
+    "gamemode",
     "init-system-helpers",
     "libelf1t64",
     "libseccomp2",
     "man-db",
+    "power-profiles-daemon",
     "procps",
     "prometheus",
     "prometheus-node-exporter",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One boot of a whole Debian with the scheduler's package beside it, and the log of what was done
+//! One boot of a whole Debian with the scheduler's packages beside it, and the log of what was done
 //! there.
 
 use super::cache::Cache;
@@ -10,7 +10,7 @@ use super::{command, debian, progress};
 use crate::guest::distribution::BROUGHT_IN_INITRAMFS;
 use crate::protocol::{Message, Mode};
 use crate::scenarios;
-use crate::scenarios::distribution::{EARLIER, PACKAGE};
+use crate::scenarios::distribution::{EARLIER, PACKAGE, TOOLS};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,18 +25,17 @@ const EARLIER_SUFFIX: &str = "~earlier";
 /// Returns whether all of it passed.
 pub fn run(arguments: &DistributionArguments) -> Result<bool> {
     let start = Instant::now();
-    let package = &arguments.package;
-    ensure!(
-        package.is_file(),
-        "there is no package {}: build it with `make deb`",
-        package.display()
-    );
+    let (package, tools) = (&arguments.package, &arguments.tools);
+    for file in [package, tools] {
+        let shown = file.display();
+        ensure!(file.is_file(), "there is no package {shown}: build it with `make deb`");
+    }
     // First: the only part that may need root.
     let disk = debian::disk(&Cache::open()?)?;
     let (mut assets, kernel) = arguments.subject.find()?;
     assets.disk = Some(disk);
     let earlier = earlier_version(package, &assets.scratch)?;
-    let brought = [(PACKAGE, package.clone()), (EARLIER, earlier)];
+    let brought = [(PACKAGE, package.clone()), (EARLIER, earlier), (TOOLS, tools.clone())];
     let inside = |(name, path)| (format!("{BROUGHT_IN_INITRAMFS}/{name}"), path);
     assets.add(brought.map(inside).into(), None);
 

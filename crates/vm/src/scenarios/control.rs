@@ -19,7 +19,8 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "tune",
         about: "changing a knob while hogs run changes how often they are switched; a value out of \
-            range, or another user, changes nothing; a group reads statistics, and only that",
+            range, or another user, changes nothing; a group reads statistics, one chooses the \
+            profile, and only that",
         once: true,
         run: tune,
         ..USUAL
@@ -57,7 +58,8 @@ pub fn ask(guest: &Guest, arguments: &[&str]) -> Result<String> {
 }
 
 fn tune(guest: &Guest) -> Result<()> {
-    let scheduler = Scheduler::start(guest, &["--stats-group", "nogroup"])?;
+    let groups = ["--stats-group", "nogroup", "--profile-group", "nogroup"];
+    let scheduler = Scheduler::start(guest, &groups)?;
     let _load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
     let refused: [(&[&str], &[&str]); 4] = [
         (&["tune", "batch_slice_us=99"], &["batch_slice_us", "100 to 100000"]),
@@ -74,6 +76,7 @@ fn tune(guest: &Guest) -> Result<()> {
     let what = "tune without privileges";
     expect_refusal(what, &mut unprivileged, UNPRIVILEGED, &["only the user"])?;
     group_reads(guest)?;
+    group_chooses(guest, &scheduler)?;
     ensure!(scheduler.statistics()?.count("nr_knobs_set")? == 0, "a refused knob was set");
 
     // Two slices. Only the second is longer than a tick, at which the kernel ends slices.
@@ -119,14 +122,42 @@ fn group_reads(guest: &Guest) -> Result<()> {
     let mut asks = by(&["explain", "1"], NOBODY, NOBODY);
     expect_refusal("explain by a group", &mut asks, UNPRIVILEGED, &["only the user"])?;
     // Not by the program, which does not try: by the socket itself.
-    let mut client = StatsClient::new()
-        .set_path("/var/run/scx/root/scx_pandemonium_user.group/stats")
-        .connect(Some(5_000))?;
-    let request = [("target", "tune"), ("set", "lag_scale=9")];
-    let request = request.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-    let answer = client.request::<serde_json::Value>("stats", request);
+    let answer = request_of_group("group/stats", &[("target", "tune"), ("set", "lag_scale=9")]);
     ensure!(answer.is_err(), "the socket of the group takes knobs: {answer:?}");
     Ok(())
+}
+
+/// A member of the group chooses the profile, and has no other request; a user who is no member
+/// does not even choose.
+fn group_chooses(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
+    const STRANGER: u32 = 1_234;
+    for profile in ["profile=server", "profile=auto"] {
+        let mut member = scheduler::command(guest, &["tune", profile]);
+        let mut child = member.uid(NOBODY).gid(NOBODY).spawn().context("starting a client")?;
+        let status = scheduler::wait_with_limit(&mut child, LIMIT)?;
+        ensure!(status.is_some_and(|it| it.success()), "tune {profile} by a group: {status:?}");
+        let now = scheduler.statistics()?;
+        ensure!(profile.ends_with(now.text("profile")?), "it is {}", now.text("profile")?);
+    }
+    let mut stranger = scheduler::command(guest, &["tune", "profile=server"]);
+    stranger.uid(STRANGER).gid(STRANGER);
+    let what = "tune profile by a user outside the group";
+    expect_refusal(what, &mut stranger, UNPRIVILEGED, &["only the user"])?;
+    let knob = request_of_group("profile/tune", &[("target", "tune"), ("set", "lag_scale=9")])?;
+    ensure!(knob.get("refused").is_some(), "the socket for the profile takes knobs: {knob}");
+    for other in [&[][..], &[("target", "explain"), ("pid", "1")]] {
+        let answer = request_of_group("profile/tune", other);
+        ensure!(answer.is_err(), "the socket for the profile says {answer:?}");
+    }
+    Ok(())
+}
+
+/// Sends a request to the socket of a group.
+fn request_of_group(socket: &str, arguments: &[(&str, &str)]) -> Result<serde_json::Value> {
+    let path = format!("/var/run/scx/root/scx_pandemonium_user.{socket}");
+    let mut client = StatsClient::new().set_path(path).connect(Some(5_000))?;
+    let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+    client.request("stats", arguments.iter().map(own).collect())
 }
 
 fn requeues_per_second(scheduler: &Scheduler) -> Result<u64> {

@@ -4,6 +4,7 @@
 //!
 //! The steps build on each other, so the first one that fails ends the scenario.
 
+mod follow;
 mod guide;
 mod machine;
 mod metrics;
@@ -23,6 +24,8 @@ use std::time::Instant;
 pub const PACKAGE: &str = "package.deb";
 /// The same with an earlier version.
 pub const EARLIER: &str = "earlier.deb";
+/// The package of the tools.
+pub const TOOLS: &str = "tools.deb";
 
 pub const DISTRIBUTION: Scenario = Scenario {
     name: "distribution",
@@ -57,6 +60,7 @@ const BOOTS: [&[Step]; 2] = [
     ],
     &[
         Step { name: "started with the machine", run: service::started },
+        Step { name: "the profile follows the desktop", run: follow::follows },
         Step { name: "Prometheus", run: metrics::collected },
         Step { name: "flags from /etc/default/scx", run: service::flags },
         Step { name: "stop", run: service::stop },

@@ -4,7 +4,7 @@
 
 use super::machine::{UNIT, changed_files, main_pid, property, run, shell, tail, wait_for};
 use super::service::{self, PROCDB};
-use super::{EARLIER, PACKAGE, brought};
+use super::{EARLIER, PACKAGE, TOOLS, brought};
 use crate::guest::statistics::Statistics;
 use crate::guest::{Guest, kernel, report};
 use anyhow::{Context, Result, ensure};
@@ -14,7 +14,8 @@ use std::path::Path;
 use std::time::Duration;
 
 const NAME: &str = "scx-pandemonium-user";
-/// Bytes that may be installed.
+const TOOLS_NAME: &str = "scx-pandemonium-user-tools";
+/// Bytes that a package may install.
 const BYTES_MAX: u64 = 12_000_000;
 /// What the user has set before the upgrade.
 const KNOB: &str = "batch_slice_us=2500";
@@ -32,13 +33,15 @@ fn version_of(package: &str) -> Result<String> {
     Ok(shell(&format!("dpkg-deb --field {} Version", path.display()))?.trim().to_owned())
 }
 
-/// The command of the guide, beside a package that `make deb` would have built.
+/// The command of the guide, beside packages that `make deb` would have built.
 fn from_file(package: &str) -> Result<()> {
     let folder = brought("built");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.join("target/deb")).context("a folder for the package")?;
-    fs::copy(brought(package), folder.join("target/deb").join(package))
-        .context("copying the package")?;
+    for file in [package, TOOLS] {
+        let copied = fs::copy(brought(file), folder.join("target/deb").join(file));
+        copied.context("copying a package")?;
+    }
     shell(&format!("cd {} && sudo apt install ./target/deb/*.deb", folder.display())).map(drop)
 }
 
@@ -51,12 +54,17 @@ pub fn install(_: &Guest) -> Result<()> {
         ensure!(answer.code != Some(0), "an installation left it {}", answer.output);
     }
     ensure!(kernel::sched_ext_state()? == "disabled", "an installation loaded a scheduler");
-    inspect()
+    inspect(NAME)?;
+    inspect(TOOLS_NAME)?;
+    shell("bash -n /usr/share/bash-completion/completions/scx_pandemonium_user")?;
+    shell("systemd-analyze verify /usr/lib/systemd/system/scx_pandemonium_user.service")?;
+    shell("systemd-analyze --user verify /usr/lib/systemd/user/pandemonium_follow.service")
+        .map(drop)
 }
 
 /// Every file has the size and the rights that it should have, and does what it is for.
-fn inspect() -> Result<()> {
-    let files = shell(&format!("dpkg --listfiles {NAME}"))?;
+fn inspect(name: &str) -> Result<()> {
+    let files = shell(&format!("dpkg --listfiles {name}"))?;
     let mut bytes = 0;
     for file in files.lines().map(Path::new) {
         let about = fs::symlink_metadata(file).with_context(|| format!("{}", file.display()))?;
@@ -65,17 +73,15 @@ fn inspect() -> Result<()> {
             report::telemetry(format!("{:>9} {}", about.len(), file.display()));
         }
     }
-    report::note(format!("{:.2} MB are installed", bytes as f64 / 1e6));
-    ensure!(bytes <= BYTES_MAX, "{bytes} bytes are installed, more than {BYTES_MAX}");
+    report::note(format!("{name}: {:.2} MB are installed", bytes as f64 / 1e6));
+    ensure!(bytes <= BYTES_MAX, "{name}: {bytes} bytes are installed, more than {BYTES_MAX}");
     let programs = files.lines().filter_map(|file| file.strip_prefix("/usr/bin/"));
     for program in programs {
         shell(&format!("{program} --version"))?;
         let page = shell(&format!("man --where {program}"))?;
         ensure!(page.contains(program), "the manual page of {program} is {page}");
     }
-    shell(&format!("dpkg --verify {NAME}"))?;
-    shell("bash -n /usr/share/bash-completion/completions/scx_pandemonium_user")?;
-    shell("systemd-analyze verify /usr/lib/systemd/system/scx_pandemonium_user.service").map(drop)
+    shell(&format!("dpkg --verify {name}")).map(drop)
 }
 
 /// The scheduler that runs becomes the new one in the same process, and keeps what the user has set
@@ -136,7 +142,7 @@ fn expect_kept(learned: &BTreeSet<String>) -> Result<()> {
 pub fn remove(_: &Guest) -> Result<()> {
     shell(&format!("systemctl enable --now {UNIT}"))?;
     service::expect_in_charge()?;
-    shell(&format!("sudo apt-get remove --yes {NAME}"))?;
+    shell(&format!("sudo apt-get remove --yes {NAME} {TOOLS_NAME}"))?;
     kernel::wait_for_state("disabled", START_LIMIT)?;
     ensure!(Path::new(PROCDB).exists(), "a removal deleted what was learned");
     let (rest, _) = changed_files()?;
@@ -152,9 +158,11 @@ pub fn remove(_: &Guest) -> Result<()> {
 
 /// Nothing is left.
 pub fn purge(_: &Guest) -> Result<()> {
-    shell(&format!("sudo apt-get purge --yes {NAME}"))?;
-    let known = run(&format!("dpkg-query --show {NAME}"))?;
-    ensure!(known.code != Some(0), "dpkg still knows {}", known.output);
+    for name in [NAME, TOOLS_NAME] {
+        shell(&format!("sudo apt-get purge --yes {name}"))?;
+        let known = run(&format!("dpkg-query --show {name}"))?;
+        ensure!(known.code != Some(0), "dpkg still knows {}", known.output);
+    }
     let (rest, missing) = changed_files()?;
     ensure!(rest.is_empty(), "left behind: {rest:?}");
     ensure!(missing.is_empty(), "removed, and not ours: {missing:?}");

@@ -106,7 +106,7 @@ fn execute(command: &str, how: How) -> Result<()> {
     }
     // A command for a process number needs one that exists; any does.
     let command = command.replace(" 4711", &format!(" {}", std::process::id()));
-    let line = format!("export PATH=$PATH:/run/vm; cd {FOLDER} && {command}");
+    let line = format!("cd {FOLDER} && {command}");
     let may_be_silent = SILENT.iter().any(|part| command.contains(part));
     let (ran, also) = match how {
         How::Not(_) => return Ok(()),

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Properties of services on a bus.
+//!
+//! A signal of the service, or a new owner of its name, only says that the property may be another
+//! one: then it is read again. So no signal is ever interpreted. A service that does not run is not
+//! started: nobody has set anything there.
+
+use anyhow::{Context, Result};
+use nix::sys::socket::UnixAddr;
+use rustbus::connection::ll_conn::force_finish_on_error;
+use rustbus::connection::{Error, Timeout};
+use rustbus::message_builder::MarshalledMessage;
+use rustbus::wire::unmarshal::traits::Variant;
+use rustbus::{MessageBuilder, MessageType, RpcConn, get_session_bus_path, get_system_bus_path};
+use std::time::Duration;
+
+/// How many buses are followed.
+pub const COUNT: u32 = 2;
+/// The bus and its services answer at once, or hang.
+const PATIENCE: Timeout = Timeout::Duration(Duration::from_secs(25));
+/// The name of the bus on itself, and of its interface.
+const BUS: &str = "org.freedesktop.DBus";
+
+/// Finds the socket of a bus.
+pub type Find = fn() -> Result<UnixAddr>;
+
+/// The bus of the machine. Like every program, this one takes another from the environment.
+pub fn system() -> Result<UnixAddr> {
+    match std::env::var("DBUS_SYSTEM_BUS_ADDRESS") {
+        Ok(address) => {
+            let path = address.strip_prefix("unix:path=").context("it is no `unix:path=`")?;
+            Ok(UnixAddr::new(path.split(',').next().unwrap_or_default())?)
+        }
+        Err(_) => Ok(get_system_bus_path()?),
+    }
+}
+
+/// The bus of the user's session.
+pub fn session() -> Result<UnixAddr> {
+    Ok(get_session_bus_path()?)
+}
+
+/// A property of a service.
+#[derive(Clone, Copy, Debug)]
+pub struct Property {
+    /// The name of the service and of its interface.
+    name: &'static str,
+    path: &'static str,
+    property: &'static str,
+}
+
+/// The power profile. power-profiles-daemon has had the first name since version 0.20; tuned-ppd
+/// has both.
+pub const POWER: &[Property] = &[
+    Property {
+        name: "org.freedesktop.UPower.PowerProfiles",
+        path: "/org/freedesktop/UPower/PowerProfiles",
+        property: "ActiveProfile",
+    },
+    Property {
+        name: "net.hadess.PowerProfiles",
+        path: "/net/hadess/PowerProfiles",
+        property: "ActiveProfile",
+    },
+];
+
+/// The number of registered games.
+pub const GAMES: &[Property] = &[Property {
+    name: "com.feralinteractive.GameMode",
+    path: "/com/feralinteractive/GameMode",
+    property: "ClientCount",
+}];
+
+/// The value of a property. One of a type that is not expected is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    Text(String),
+    Count(u32),
+}
+
+/// Tells the value of the first of these properties whose service runs, at the beginning and when
+/// it may have changed. Returns only when the bus is lost.
+pub fn watch(
+    find: Find,
+    properties: &[Property],
+    tell: &mut dyn FnMut(Option<Value>),
+) -> Result<()> {
+    let mut bus = RpcConn::connect_to_path(find()?, PATIENCE).context("connecting to it")?;
+    // Nothing is served here, and what nobody takes would be kept.
+    bus.set_filter(Box::new(|message| message.typ != MessageType::Call));
+    for property in properties {
+        listen(&mut bus, property)?;
+    }
+    loop {
+        let value = properties.iter().find_map(|property| read(&mut bus, property).transpose());
+        tell(value.transpose()?);
+        bus.wait_signal(Timeout::Infinite).context("waiting for a signal")?;
+    }
+}
+
+/// Has the bus send the signals of the service, and tell of a new owner of its name.
+fn listen(bus: &mut RpcConn, property: &Property) -> Result<()> {
+    let name = property.name;
+    for rule in [
+        format!("type='signal',sender='{name}',path='{}'", property.path),
+        format!("type='signal',sender='{BUS}',member='NameOwnerChanged',arg0='{name}'"),
+    ] {
+        ask_bus(bus, "AddMatch", &rule)?.context("it gives no signals")?;
+    }
+    Ok(())
+}
+
+/// The value; `None` if the service does not run.
+fn read(bus: &mut RpcConn, property: &Property) -> Result<Option<Value>> {
+    let runs = ask_bus(bus, "NameHasOwner", property.name)?;
+    if runs.and_then(|reply| reply.body.parser().get::<bool>().ok()) != Some(true) {
+        return Ok(None);
+    }
+    let get = MessageBuilder::new().call("Get").with_interface("org.freedesktop.DBus.Properties");
+    let mut get = get.on(property.path).at(property.name).build();
+    get.body.push_param(property.name).context("a text can be sent")?;
+    get.body.push_param(property.property).context("a text can be sent")?;
+    Ok(call(bus, get)?.as_ref().and_then(value))
+}
+
+fn value(reply: &MarshalledMessage) -> Option<Value> {
+    let variant = reply.body.parser().get::<Variant>().ok()?;
+    let count = || u32::try_from(variant.get::<i32>().ok()?).ok();
+    let text = variant.get::<&str>().ok().map(|text| Value::Text(text.to_owned()));
+    text.or_else(|| count().map(Value::Count))
+}
+
+/// Calls a method of the bus itself, with one text.
+fn ask_bus(bus: &mut RpcConn, method: &str, text: &str) -> Result<Option<MarshalledMessage>> {
+    let to_bus = MessageBuilder::new().call(method).with_interface(BUS);
+    let mut message = to_bus.on("/org/freedesktop/DBus").at(BUS).build();
+    message.body.push_param(text).context("a text can be sent")?;
+    call(bus, message)
+}
+
+/// Sends a call, and returns the reply; `None` if what was called answers with an error, or not. An
+/// error of this function is one of the connection.
+fn call(bus: &mut RpcConn, mut message: MarshalledMessage) -> Result<Option<MarshalledMessage>> {
+    let sent = bus.send_message(&mut message)?.write_all();
+    let serial = sent.map_err(force_finish_on_error)?;
+    match bus.wait_response(serial, PATIENCE) {
+        Ok(reply) => Ok((reply.typ == MessageType::Reply).then_some(reply)),
+        Err(Error::TimedOut) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The scheduler's profile follows power-profiles-daemon and GameMode, by a program of a user who
+//! is in the group of `--profile-group` and has no other rights.
+
+use super::machine::{UNIT, run, shell, tail, wait_for};
+use super::service;
+use crate::guest::statistics::Statistics;
+use crate::guest::{Guest, report};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::time::Duration;
+
+/// A user and a group that every Debian has.
+const USER: &str = "games";
+const FLAGS: &str = "/etc/default/scx";
+/// Settings of the unit that end with the boot.
+const SETTINGS: &str = "/run/systemd/system/scx_pandemonium_user.service.d";
+const BUS: &str = "unix:path=/run/vm-session/bus";
+const POWER: &str = "org.freedesktop.UPower.PowerProfiles";
+/// What power-profiles-daemon and polkit keep on the disk.
+const KEPT: [&str; 2] = ["/var/lib/power-profiles-daemon", "/var/lib/polkit-1"];
+const SOON: Duration = Duration::from_secs(60);
+
+pub fn follows(_: &Guest) -> Result<()> {
+    let kept_before = KEPT.map(|folder| fs::exists(folder).unwrap_or(false));
+    fs::create_dir_all(SETTINGS).context("a folder for settings")?;
+    fs::write(format!("{SETTINGS}/vm.conf"), format!("[Service]\nSupplementaryGroups={USER}\n"))
+        .context("writing settings")?;
+    fs::write(FLAGS, format!("SCX_FLAGS='--profile-group {USER}'\n")).context("the flags")?;
+    shell(&format!("systemctl daemon-reload && systemctl restart {UNIT}"))?;
+    service::expect_in_charge()?;
+    expect_rights()?;
+    let session = format!("dbus-daemon --session --nofork --nopidfile --address={BUS}");
+    as_user("vm-session", &format!("-p RuntimeDirectory=vm-session {session}"))?;
+    wait_for("a session's bus", SOON, || Ok(fs::exists("/run/vm-session/bus")?))?;
+    shell("systemctl start power-profiles-daemon")?;
+    as_user("vm-follow", "pandemonium_follow")?;
+    let followed = follow();
+    if followed.is_err() {
+        let said = run("journalctl -u vm-follow -u vm-game -u vm-session -o cat --no-pager")?;
+        report::note(tail(&said.output));
+    }
+    followed?;
+    shell("systemctl stop vm-follow vm-session power-profiles-daemon")?;
+    fs::remove_file(FLAGS).context("removing the flags")?;
+    fs::remove_dir_all(SETTINGS).context("removing the settings")?;
+    for (folder, was_there) in KEPT.into_iter().zip(kept_before) {
+        if !was_there {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+    shell(&format!("systemctl daemon-reload && systemctl restart {UNIT}"))?;
+    service::expect_in_charge()
+}
+
+/// The desktop changes, and the profile with it.
+fn follow() -> Result<()> {
+    expect("auto", "power profile balanced")?;
+    let path = "/org/freedesktop/UPower/PowerProfiles";
+    shell(&format!("busctl set-property {POWER} {path} {POWER} ActiveProfile s power-saver"))?;
+    expect("powersave", "power profile power-saver")?;
+    as_user("vm-game", "gamemoderun sleep 600")?;
+    expect("gaming", "GameMode")?;
+    shell("systemctl stop vm-game")?;
+    expect("powersave", "power profile power-saver")?;
+    shell(&format!("systemctl restart {UNIT}"))?;
+    service::expect_in_charge()?;
+    expect("powersave", "power profile power-saver")
+}
+
+/// Members of the group choose the profile and nothing else; others not even that.
+fn expect_rights() -> Result<()> {
+    let tune = |user: &str, what: &str| {
+        run(&format!("runuser -u {user} -- scx_pandemonium_user tune {what}"))
+    };
+    let chosen = tune(USER, "profile=server")?;
+    ensure!(chosen.code == Some(0), "a member may not choose: {}", chosen.output);
+    ensure!(Statistics::ask()?.text("profile")? == "server", "it was not chosen");
+    for (user, what) in [(USER, "batch_slice_us=8000"), ("nobody", "profile=gaming")] {
+        let refused = tune(user, what)?;
+        ensure!(refused.code == Some(3), "{user}: tune {what}: {:?}", refused.code);
+    }
+    Ok(())
+}
+
+/// Starts a command as the user, in a unit.
+fn as_user(unit: &str, command: &str) -> Result<()> {
+    shell(&format!(
+        "systemd-run --quiet --collect --unit={unit} --uid={USER} \
+            --setenv=DBUS_SESSION_BUS_ADDRESS={BUS} {command}"
+    ))
+    .map(drop)
+}
+
+fn expect(profile: &str, by: &str) -> Result<()> {
+    let took = wait_for(&format!("the profile {profile} by {by}"), SOON, || {
+        let now = Statistics::ask()?;
+        Ok(now.text("profile")? == profile && now.text("profile_by")? == by)
+    })?;
+    report::note(format!("{profile}, by {by}, after {:.1} s", took.as_secs_f64()));
+    Ok(())
+}
