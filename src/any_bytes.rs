@@ -8,11 +8,11 @@
 use crate::adaptive::Adaptive;
 use crate::cli::Options;
 use crate::fast_path_counters::FastPathCounters;
+use crate::metrics::Metrics;
+use crate::programs::Programs;
 use crate::reading::{Driver, Reading};
 use crate::shared::Shared;
 use crate::shared::reply::{REPLY_WORDS, Reply};
-use crate::metrics::Metrics;
-use crate::programs::Programs;
 use crate::stats::Source;
 use crate::upgrade::Handover;
 use crate::{explain, health, tasks, telemetry, tune};

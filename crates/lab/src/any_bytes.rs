@@ -77,7 +77,8 @@ pub fn workload(data: &[u8]) {
 /// seeds of a set.
 pub fn mix(data: &[u8]) {
     let Some((numbers, rest)) = data.split_at_checked(10) else { return };
-    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let number =
+        |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
     let (seed, cpus) = (number(&numbers[..8]), number(&numbers[8..]) as u32 % 1_024 + 1);
     let text = mix::text(seed, cpus);
     assert!(workload_file::read(&text, None).is_ok(), "{text}");

@@ -200,9 +200,7 @@ fn running_where_one_may_not_is_caught() {
 #[test]
 fn a_policy_that_sends_tasks_to_an_offline_cpu_is_caught() {
     let faults = FaultPlan::NONE.with(Fault::OfflineAtStart, CERTAIN);
-    let judge = |bug| {
-        verdict_of(Setup { faults, ..setup(2, 1) }, || Buggy::new(bug), ms(2_000))
-    };
+    let judge = |bug| verdict_of(Setup { faults, ..setup(2, 1) }, || Buggy::new(bug), ms(2_000));
     assert_eq!(judge(Bug::None), None);
     assert_eq!(judge(Bug::Crowds), Some(Judge::Wait));
 }

@@ -174,8 +174,11 @@ impl<W: Observer> Machine<W> {
     fn draw_stop(&mut self) -> Stop {
         let least = STOP_MIN << self.chance.below(STOP_DOUBLINGS + 1);
         let length = self.chance.between(least, 2 * least).min(WATCHDOG);
-        let place =
-            if self.chance.chance(CERTAIN / 2) { StopPlace::InRound } else { StopPlace::BetweenRounds };
+        let place = if self.chance.chance(CERTAIN / 2) {
+            StopPlace::InRound
+        } else {
+            StopPlace::BetweenRounds
+        };
         Stop { until: self.now + length, place }
     }
 
