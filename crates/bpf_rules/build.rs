@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Compiles the rules in `src/bpf` for the host, with the sanitizers too if Rust's address sanitizer
-//! is on (`make sanitize`).
+//! Compiles the rules in `src/bpf` for the host, with the sanitizers too if Rust's address
+//! sanitizer is on (`make sanitize`).
 
 fn main() {
     let bpf = "../../src/bpf";

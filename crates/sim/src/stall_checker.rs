@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The checker of stalls. Only a decision, or the backend, ends the wait of a task that is queued to
-//! user space: the checker reports tasks that wait there while no round begins.
+//! The checker of stalls. Only a decision, or the backend, ends the wait of a task that is queued
+//! to user space: the checker reports tasks that wait there while no round begins.
 
 use super::observer::{Event, TaskId};
 use alloc::format;

@@ -16,8 +16,8 @@ const DRAW_EVERY: u64 = 1_000_000;
 /// Longest delay of a late round, and longest time in another class. Each is far below the
 /// watchdog's 5 s, so that a task that waits longer is the policy's fault.
 const LATE_MAX: u64 = 2_000_000;
-/// Shortest stop, and how often it is doubled at most: up to the watchdog's 5 s, because the backend
-/// decides meanwhile.
+/// Shortest stop, and how often it is doubled at most: up to the watchdog's 5 s, because the
+/// backend decides meanwhile.
 const STOP_MIN: u64 = 10_000_000;
 const STOP_DOUBLINGS: u64 = 8;
 const AWAY_MAX: u64 = 50_000_000;
