@@ -217,13 +217,13 @@ fn a_policy_that_believes_its_decisions_arrive_is_caught_when_one_is_lost() {
 }
 
 fn task() -> TaskId {
-    TaskId { slot: 0, pid: Pid::new(1000).unwrap(), group: 0 }
+    TaskId { slot: 0, pid: Pid::new(1000).expect("not zero"), group: 0 }
 }
 
 fn arrival() -> Arrival {
-    RawArrival { pid: 1000, nr_cpus_allowed: 2, weight: 100, enq_cnt: 1, ..RawArrival::default() }
-        .decode()
-        .unwrap()
+    let raw =
+        RawArrival { pid: 1000, nr_cpus_allowed: 2, weight: 100, enq_cnt: 1, ..Default::default() };
+    raw.decode().expect("a message as the backend writes it")
 }
 
 fn dispatch() -> Dispatch {
