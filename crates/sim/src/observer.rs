@@ -81,7 +81,7 @@ pub enum Fault {
     LateRevocation,
     /// A task is dequeued and queued again just before its decision arrives, which is void then.
     LostDecision,
-    /// A task may not use the CPU that its decision names: it goes to another one.
+    /// A task may not use the CPU that the policy names: it goes to another one.
     BouncedDecision,
 }
 
@@ -250,6 +250,11 @@ pub enum Event {
         regime: &'static str,
         /// Idle time of all CPUs, in per mille.
         idle: Option<u32>,
+    },
+    /// The backend put the task into a queue, by a decision.
+    Placed {
+        /// The task.
+        task: TaskId,
     },
     /// The backend dropped a decision: its task is gone, is no longer queued, or the ticket is
     /// stale.

@@ -45,6 +45,8 @@ impl StallChecker {
             Event::Direct { task, .. }
             | Event::Ordered { task, .. }
             | Event::Resumed { task }
+            // By an older decision too: the backend takes it if it names no CPU.
+            | Event::Placed { task }
             | Event::Withdrawn { task }
             | Event::Died { task } => self.leaves(*task),
             Event::Sent { dispatch, .. } => self.decided.push(dispatch.pid),

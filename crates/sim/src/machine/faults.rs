@@ -9,7 +9,7 @@ use super::{Machine, Plan};
 use crate::observer::{Event, Fault, Left, Observer};
 use crate::random::CERTAIN;
 use crate::topology::Mask;
-use pandemonium_engine::task::Pid;
+use pandemonium_engine::task::{Dispatch, Pid, Placement};
 
 /// Period at which faults that belong to no particular event are drawn.
 const DRAW_EVERY: u64 = 1_000_000;
@@ -108,8 +108,10 @@ impl<W: Observer> Machine<W> {
         self.strikes(Fault::LateRevocation, None)
     }
 
-    pub(super) fn injects_bounce(&mut self, slot: u32) -> bool {
-        self.strikes(Fault::BouncedDecision, Some(slot))
+    /// Only if the policy names the CPU: an idle CPU that the port picks is one of the mask.
+    pub(super) fn injects_bounce(&mut self, decision: &Dispatch, slot: u32) -> bool {
+        let is_named = matches!(decision.placement, Placement::Cpu(_));
+        is_named && self.strikes(Fault::BouncedDecision, Some(slot))
     }
 
     /// Just before the decision about a task arrives, the task is queued to user space again.

@@ -104,21 +104,28 @@ impl<W: Observer> Machine<W> {
         let Some(cpu) = down.cpu else {
             // The backend does not check the ticket of a decision without a CPU.
             if is_queued {
-                self.insert(slot, None, slice, vtime);
+                self.place(slot, None, slice, vtime);
             } else {
                 self.emit(Event::Void(down.dispatch));
             }
             return self.kick_home(mask, home);
         };
-        let may_use = mask.holds(cpu) && !self.injects_bounce(slot);
+        let may_use = mask.holds(cpu) && !self.injects_bounce(&down.dispatch, slot);
         let target = if may_use { cpu } else { home };
         self.counters.bounced += u64::from(!may_use);
         if outdated || !is_queued {
             self.counters.cancelled += u64::from(outdated);
             return self.emit(Event::Void(down.dispatch));
         }
-        self.insert(slot, Some(target), slice, vtime);
+        self.place(slot, Some(target), slice, vtime);
         self.kick_cpu(target, Kick::Idle);
+    }
+
+    /// Puts the task of a decision into a DSQ.
+    fn place(&mut self, slot: u32, cpu: Option<u32>, slice: u64, vtime: u64) {
+        self.insert(slot, cpu, slice, vtime);
+        let task = self.id(slot);
+        self.emit(Event::Placed { task });
     }
 
     /// `kick_task_cpu`: kicks the task's last CPU, and an idle one if that is outside the mask.
