@@ -98,7 +98,8 @@ struct Service {
 impl Service {
     fn start(address: &str, of: Property, value: Value) -> Service {
         let path = address.strip_prefix("unix:path=").expect("it is a path");
-        let mut bus = RpcConn::connect_to_path(UnixAddr::new(path).unwrap(), AT_ONCE).unwrap();
+        let mut bus = RpcConn::connect_to_path(UnixAddr::new(path).expect("a short path"), AT_ONCE)
+            .expect("a bus");
         let mut wish = request_name(of.name, DBUS_NAME_FLAG_DO_NOT_QUEUE);
         let serial = send(&mut bus, &mut wish);
         bus.wait_response(serial, AT_ONCE).expect("the name is free");
@@ -120,8 +121,8 @@ impl Drop for Service {
 }
 
 fn send(bus: &mut RpcConn, message: &mut MarshalledMessage) -> u32 {
-    let sent = bus.send_message(message).unwrap().write_all();
-    sent.map_err(force_finish_on_error).unwrap()
+    let sent = bus.send_message(message).expect("a bus").write_all();
+    sent.map_err(force_finish_on_error).expect("a bus")
 }
 
 /// Answers calls, and says each change as power-profiles-daemon and GameMode do: without its value.
@@ -133,7 +134,7 @@ fn serve(mut bus: RpcConn, of: Property, mut value: Value, changes: &Receiver<Va
                 let to_all = MessageBuilder::new();
                 let properties = "org.freedesktop.DBus.Properties";
                 let mut signal = to_all.signal(properties, "PropertiesChanged", of.path).build();
-                signal.body.push_param(of.name).unwrap();
+                signal.body.push_param(of.name).expect("a text");
                 send(&mut bus, &mut signal);
             }
             Err(TryRecvError::Disconnected) => return,
@@ -146,8 +147,8 @@ fn serve(mut bus: RpcConn, of: Property, mut value: Value, changes: &Receiver<Va
         };
         let mut reply = call.dynheader.make_response();
         match value {
-            Value::Text(text) => reply.body.push_variant(text).unwrap(),
-            Value::Count(count) => reply.body.push_variant(count).unwrap(),
+            Value::Text(text) => reply.body.push_variant(text).expect("a text"),
+            Value::Count(count) => reply.body.push_variant(count).expect("a number"),
         }
         send(&mut bus, &mut reply);
     }
@@ -172,7 +173,10 @@ impl Scheduler {
                 if ended.load(Ordering::Relaxed) {
                     return;
                 }
-                connections.lock().unwrap().push(stream.try_clone().unwrap());
+                connections
+                    .lock()
+                    .expect("no thread panics")
+                    .push(stream.try_clone().expect("an open socket"));
                 let asked = asked.clone();
                 thread::spawn(move || respond(stream, &asked, refused));
             }
@@ -184,14 +188,14 @@ impl Scheduler {
     fn end(self) {
         self.ends.store(true, Ordering::Relaxed);
         let _ = UnixStream::connect(&self.socket);
-        for stream in self.open.lock().unwrap().drain(..) {
+        for stream in self.open.lock().expect("no thread panics").drain(..) {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
     }
 }
 
 fn respond(stream: UnixStream, asked: &Sender<(String, String)>, refused: &str) {
-    let mut writer = stream.try_clone().unwrap();
+    let mut writer = stream.try_clone().expect("an open socket");
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
         let request: serde_json::Value = serde_json::from_str(&line).expect("a request is JSON");
         assert_eq!(
