@@ -5,7 +5,7 @@
 
 use super::clock::{now_ns, sleep_until};
 use super::work::{self, HOG_ROUNDS};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,6 +22,8 @@ const LIMITS: [(&str, &str); 3] = [
 ];
 /// The pid of the newest task; the next one gets the number after what is written.
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
+/// A task that is forked at the same time may take a chosen pid.
+const ATTEMPTS: usize = 16;
 const STACK: usize = 16 << 10;
 /// A unit of a hog's work, in rounds: short, because it looks for the end between two.
 const UNIT: u32 = HOG_ROUNDS / 4;
@@ -164,21 +166,25 @@ impl Crowd {
         (0..count).try_for_each(|_| self.start(life).map(drop))
     }
 
-    /// Adds a member with this pid, which no task has.
-    pub fn add_with_pid(&mut self, pid: libc::pid_t, life: Life) -> Result<()> {
-        fs::write(LAST_PID, (pid - 1).to_string()).context("choosing a pid")?;
-        let member = self.start(life)?;
-        // The thread writes its pid when it first runs.
-        for _ in 0..1_000 {
-            match member.pid() {
-                0 => std::thread::sleep(Duration::from_millis(5)),
-                got => {
-                    ensure!(got == pid, "the thread got the pid {got}, not {pid}");
-                    return Ok(());
-                }
+    /// Adds a member whose pid is this one, or another one that is equal modulo `modulus` if
+    /// another task is forked at the same time.
+    pub fn add_congruent(&mut self, pid: usize, modulus: usize, life: Life) -> Result<()> {
+        let is_equal = |got: libc::pid_t| got as usize % modulus == pid % modulus;
+        for attempt in 0..ATTEMPTS {
+            let last = pid + attempt * modulus * ATTEMPTS - 1;
+            fs::write(LAST_PID, last.to_string()).context("choosing a pid")?;
+            let member = self.start(life)?;
+            // The thread writes its pid when it first runs.
+            while member.pid() == 0 {
+                std::thread::sleep(Duration::from_millis(1));
             }
+            if is_equal(member.pid()) {
+                return Ok(());
+            }
+            // It stays as one more task, apart from the members.
+            self.members.pop();
         }
-        bail!("the thread {pid} did not run")
+        bail!("no task gets the pid {pid}")
     }
 
     pub fn members(&self) -> &[Arc<Member>] {

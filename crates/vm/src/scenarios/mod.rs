@@ -76,6 +76,7 @@ pub const APART: &[Scenario] = &[
     many_cpus::MANY_CPUS,
     hotplug::HOTPLUG_100,
     profiles::PROFILES,
+    pressure::OUT_OF_MEMORY,
     pressure::RUNNABLE_10000,
     pressure::THREADS_32768,
     pressure::FORK_BOMB,

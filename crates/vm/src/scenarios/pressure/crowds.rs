@@ -102,7 +102,7 @@ pub(super) fn threads(guest: &Guest) -> Result<()> {
     for number in 0..FULL_SETS * SHARERS {
         let pid = FIRST_PID + number % FULL_SETS + number / FULL_SETS * SETS;
         let period = Duration::from_millis(100);
-        crowd.add_with_pid(pid as libc::pid_t, Life::Ticker { period })?;
+        crowd.add_congruent(pid, SETS, Life::Ticker { period })?;
     }
     crowd.add(THREADS - crowd.members().len(), Life::Asleep)?;
     watch_crowd(&scheduler, SETTLE_S)?;
