@@ -78,7 +78,7 @@ mod tests {
         let named: Vec<&str> = pages.filter(|name| name.contains("pandemonium")).collect();
         assert!(named.len() >= 2, "{page}");
         for name in named {
-            let file = format!("share/man/man1/{name}.1.gz\n").replace(NAME, "$name");
+            let file = format!("share/man/man1/{name}.1.gz").replace(NAME, "$name");
             assert!(installer.contains(&file), "{name} is not installed");
         }
         for command in Options::command().get_subcommands().filter(|it| !it.is_hide_set()) {

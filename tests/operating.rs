@@ -110,8 +110,11 @@ fn the_page_links_its_own_sections() {
         };
         title.chars().filter_map(plain).collect::<String>()
     };
-    let titles: Vec<String> =
-        PAGE.lines().filter_map(|line| line.strip_prefix("## ")).map(anchor).collect();
+    let titles: Vec<String> = PAGE
+        .lines()
+        .filter_map(|line| line.trim_start_matches('#').strip_prefix(' '))
+        .map(anchor)
+        .collect();
     let links = PAGE.split("](#").skip(1).filter_map(|rest| rest.split(')').next());
     for link in links {
         assert!(titles.iter().any(|title| title == link), "no section is called {link}");

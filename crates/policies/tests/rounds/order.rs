@@ -218,6 +218,11 @@ fn among_hogs(policy: &mut Pandemonium) -> World<'_, Pandemonium> {
     world
 }
 
+/// The hogs never run: with this rule other tasks would be Batch because of that alone.
+fn without_batch_starvation() -> Knobs {
+    Knobs { rules: Rules { batch_starvation: false, ..Rules::default() }, ..Knobs::default() }
+}
+
 /// A child with the name of the hogs that has used so much CPU time in total.
 fn child(ticket: u64, used_us: u64) -> Arrival {
     let used = Span::from_micros(used_us);
@@ -229,6 +234,7 @@ fn child(ticket: u64, used_us: u64) -> Arrival {
 #[test]
 fn the_prediction_for_an_inherited_name_waits_for_a_slice() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
+    policy.tune(&without_batch_starvation().values());
     let mut world = among_hogs(&mut policy);
     world.decide(&[child(1, 50)]);
     assert_eq!(world.decide(&[child(2, 300)])[0].tier, Tier::Interactive);
@@ -298,11 +304,7 @@ fn of_two_tasks_of_a_tier_the_one_with_the_shorter_slice_is_first() {
 #[test]
 fn a_fork_loop_and_its_children_are_batch() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(1));
-    // These hogs never run. With Batch starvation on, the loop would be Batch because of that
-    // alone.
-    let knobs =
-        Knobs { rules: Rules { batch_starvation: false, ..Rules::default() }, ..Knobs::default() };
-    policy.tune(&knobs.values());
+    policy.tune(&without_batch_starvation().values());
     let mut world = among_hogs(&mut policy);
     let name = Comm::from_text("loop");
     let of = |pid, ticket, cause, facts| Arrival {
