@@ -327,7 +327,7 @@ mod tests {
         let mut second = bench(Journal::open(&path, "pandemonium").unwrap());
         second.check_journal().unwrap();
         assert_eq!(scores(&mut second, &[]), plain);
-        assert!(scores(&mut second, &[held])[0] > plain[0]);
+        assert!(scores(&mut second, &[held])[0] > 5.0 * plain[0]);
         drop(second);
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 9, "a run is written once");

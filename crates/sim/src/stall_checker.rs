@@ -12,8 +12,8 @@ use pandemonium_engine::time::{Span, Stamp};
 
 /// The longest time without a round while tasks are queued to user space. The backend notices a
 /// stopped process within 30 ms (`PATCH_CHECKS` and one check more). A running one waits for a CPU,
-/// behind a slice, or until Batch work is due.
-const QUIET_MAX: Span = Span::from_millis(100);
+/// behind a slice of at most 100 ms, or until Batch work is due.
+const QUIET_MAX: Span = Span::from_millis(200);
 
 /// The account of the tasks that are queued to user space.
 #[derive(Default)]
