@@ -97,11 +97,9 @@ impl BatchStarvation {
         self.parts > 0 && now.since(self.began) < WINDOW.scale(2, 1)
     }
 
-    /// Whether a task that uses so much of the time of one CPU is over share. `before` is the
-    /// previous result for this task. A task that has not slept yet is over share while Batch
-    /// starves: of short threads that start one another each would be too young to be judged.
-    pub fn over_share(&self, now: Stamp, before: bool, share: Option<(u64, u64)>) -> bool {
-        let Some((taken, whole)) = share else { return self.active(now) };
+    /// Whether a task that uses `taken` of `whole`, the time of one CPU, is over share. `before` is
+    /// the previous result for this task.
+    pub fn over_share(&self, now: Stamp, before: bool, (taken, whole): (u64, u64)) -> bool {
         let parts = if before { 2 * OVER_SHARE } else { self.parts };
         (before || self.active(now)) && self.exceeds(taken, whole, parts)
     }
@@ -201,10 +199,10 @@ mod tests {
     fn a_task_is_over_share_above_a_quarter_of_a_share_and_down_to_an_eighth() {
         let batch_starvation = second_of(Span::ZERO);
         let now = at(1_000);
-        assert!(batch_starvation.over_share(now, false, Some(HALF)));
-        assert!(!batch_starvation.over_share(now, false, Some((1, 9))));
-        assert!(batch_starvation.over_share(now, true, Some((1, 9))));
-        assert!(!batch_starvation.over_share(now, true, Some((1, 17))));
+        assert!(batch_starvation.over_share(now, false, HALF));
+        assert!(!batch_starvation.over_share(now, false, (1, 9)));
+        assert!(batch_starvation.over_share(now, true, (1, 9)));
+        assert!(!batch_starvation.over_share(now, true, (1, 17)));
     }
 
     #[test]
@@ -214,24 +212,16 @@ mod tests {
         let mut enter = Vec::new();
         for window in 1..=4 {
             lost_cpu(&mut batch_starvation, window * 256, Span::from_millis(256), Span::ZERO);
-            let of = |percent| {
-                batch_starvation.over_share(at(window * 256), false, Some((percent, 100)))
-            };
+            let of = |percent| batch_starvation.over_share(at(window * 256), false, (percent, 100));
             enter.push([of(90), of(40), of(20), of(10)].iter().filter(|over| **over).count());
         }
         assert_eq!(enter, [1, 2, 3, 3]);
     }
 
     #[test]
-    fn a_task_that_has_not_slept_yet_is_over_share_only_while_batch_starves() {
-        assert!(second_of(Span::ZERO).over_share(at(1_000), false, None));
-        assert!(!second_of(Span::from_millis(10)).over_share(at(1_000), true, None));
-    }
-
-    #[test]
     fn without_starvation_no_task_becomes_over_share() {
         let batch_starvation = second_of(Span::from_millis(10));
-        assert!(!batch_starvation.over_share(at(1_000), false, Some(HALF)));
-        assert!(batch_starvation.over_share(at(1_000), true, Some(HALF)));
+        assert!(!batch_starvation.over_share(at(1_000), false, HALF));
+        assert!(batch_starvation.over_share(at(1_000), true, HALF));
     }
 }

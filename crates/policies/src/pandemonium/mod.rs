@@ -178,9 +178,7 @@ impl Pandemonium {
         let its = &mut task.classification;
         its.treatment = treatment;
         let takes = task.behaviour.takes();
-        let has_slept = task.behaviour.is_known() || arrival.cause == Cause::Wakeup;
-        let share = has_slept.then_some(takes);
-        its.over_share = self.batch_starvation.over_share(now, before.over_share, share);
+        its.over_share = self.batch_starvation.over_share(now, before.over_share, takes);
         its.in_crowd = self.crowd.holds(before.in_crowd, takes);
         its.update(&task.behaviour, arrival, self.assigned.demand(treatment), knobs);
         let turned = its.cpu_bound && !before.cpu_bound;
