@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 use pandemonium_engine::task::Pid;
 use pandemonium_engine::time::{Span, Stamp};
 
-/// The longest time without a round while tasks are queued to user space. The backend notices a
-/// stopped process within 30 ms (`PATCH_CHECKS` and one check more). A running one waits for a CPU,
-/// behind a slice of at most 100 ms, or until Batch work is due.
-const QUIET_MAX: Span = Span::from_millis(200);
+/// The longest time without a round while tasks are queued to user space, besides a slice. The
+/// backend notices a stopped process within 30 ms (`PATCH_CHECKS` and one check more). A running one
+/// waits for a CPU, behind a slice, or until Batch work is due.
+const QUIET_MAX: Span = Span::from_millis(100);
 
 /// The account of the tasks that are queued to user space.
 #[derive(Default)]
@@ -23,6 +23,8 @@ pub struct StallChecker {
     nr_queued: usize,
     /// The tasks for which the round has decided. Its decisions have not arrived yet.
     decided: Vec<Pid>,
+    /// The longest slice that a decision has given.
+    longest_slice: Span,
     /// When the last round began, or the first of the tasks was queued, whichever is later.
     quiet_since: Stamp,
 }
@@ -49,7 +51,10 @@ impl StallChecker {
             | Event::Placed { task }
             | Event::Withdrawn { task }
             | Event::Died { task } => self.leaves(*task),
-            Event::Sent { dispatch, .. } => self.decided.push(dispatch.pid),
+            Event::Sent { dispatch, .. } => {
+                self.longest_slice = self.longest_slice.max(dispatch.slice);
+                self.decided.push(dispatch.pid);
+            }
             Event::Submitted => {
                 while let Some(pid) = self.decided.pop() {
                     self.note(pid, false);
@@ -60,7 +65,10 @@ impl StallChecker {
                 self.quiet_since = now;
                 return why;
             }
-            Event::Loaded(_) => *self = StallChecker::default(),
+            Event::Loaded(_) => {
+                let longest_slice = self.longest_slice;
+                *self = StallChecker { longest_slice, ..StallChecker::default() };
+            }
             _ => {}
         }
         None
@@ -69,8 +77,9 @@ impl StallChecker {
     /// Returns a sentence if tasks have been waiting for too long.
     pub fn judge(&self, now: Stamp) -> Option<String> {
         let (quiet, nr) = (now.since(self.quiet_since), self.nr_queued);
-        (nr > 0 && quiet > QUIET_MAX).then(|| {
-            format!("no round began for {quiet}, longer than {QUIET_MAX}, while {nr} tasks waited")
+        let bound = QUIET_MAX + self.longest_slice;
+        (nr > 0 && quiet > bound).then(|| {
+            format!("no round began for {quiet}, longer than {bound}, while {nr} tasks waited")
         })
     }
 

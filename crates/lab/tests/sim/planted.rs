@@ -332,13 +332,13 @@ fn a_stop_in_which_the_backend_does_not_decide_is_caught() {
         (ms(at), Event::Began { cpu: 0, now: START, view })
     };
     assert_eq!(judge_of(&[queued, swept(30), began(5_000)]), None);
-    assert_eq!(judge_of(&[queued, swept(201)]), Some(Judge::Stall));
-    assert_eq!(judge_of(&[queued, began(199)]), None);
-    assert_eq!(judge_of(&[queued, began(201)]), Some(Judge::Stall));
+    assert_eq!(judge_of(&[queued, swept(101)]), Some(Judge::Stall));
+    assert_eq!(judge_of(&[queued, began(99)]), None);
+    assert_eq!(judge_of(&[queued, began(101)]), Some(Judge::Stall));
     // The process is stopped in the round: what it has decided does not arrive.
     let sent = (Span::ZERO, Event::Sent { dispatch: dispatch(), cpu: None });
     let took = (Span::ZERO, Event::Took(arrival()));
     let submitted = (ms(1), Event::Submitted);
     assert_eq!(judge_of(&[queued, took, sent, submitted, began(5_000)]), None);
-    assert_eq!(judge_of(&[queued, took, sent, began(201)]), Some(Judge::Stall));
+    assert_eq!(judge_of(&[queued, took, sent, began(102)]), Some(Judge::Stall));
 }
