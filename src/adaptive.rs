@@ -84,6 +84,15 @@ pub struct Status {
 }
 
 impl Adaptive {
+    /// That of a machine with four CPUs, on which options have set these knobs.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn of_four_cpus(shared: Arc<Shared>, chosen: KeySet) -> Adaptive {
+        use pandemonium_engine::PolicyType;
+        use pandemonium_policies::knobs::TABLE;
+        use pandemonium_policies::{Pandemonium, profiles::PROFILES};
+        Adaptive::new(shared, Pandemonium::adapting(4, TABLE.defaults(), chosen), PROFILES)
+    }
+
     /// A loop that begins with the controller's values, and publishes them at once.
     pub fn new(
         shared: Arc<Shared>,

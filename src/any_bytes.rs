@@ -17,13 +17,11 @@ use crate::stats::Source;
 use crate::upgrade::Handover;
 use crate::{explain, health, tasks, telemetry, tune};
 use clap::Parser;
-use pandemonium_engine::PolicyType;
 use pandemonium_engine::knobs::KeySet;
 use pandemonium_engine::time::Stamp;
 use pandemonium_host::ejection::Ejection;
 use pandemonium_policies::Pandemonium;
 use pandemonium_policies::knobs::TABLE;
-use pandemonium_policies::profiles::PROFILES;
 use pandemonium_rules::{Process, Processes, Rules, Users, treatment_text};
 use pandemonium_view::monitor::{self, Monitor};
 use pandemonium_view::plain;
@@ -53,8 +51,7 @@ pub fn request(data: &[u8]) {
     static ADAPTIVE: OnceLock<Adaptive> = OnceLock::new();
     let adaptive = ADAPTIVE.get_or_init(|| {
         let shared = Arc::new(Shared::create().expect("there is memory for one"));
-        let control = Pandemonium::adapting(4, TABLE.defaults(), KeySet::none(&TABLE));
-        Adaptive::new(shared, control, PROFILES)
+        Adaptive::of_four_cpus(shared, KeySet::none(&TABLE))
     });
     let Ok(text) = std::str::from_utf8(data) else { return };
     let args: BTreeMap<String, String> = serde_json::from_str(text).unwrap_or_else(|_| {
@@ -148,20 +145,20 @@ pub fn rules(data: &[u8]) {
 pub fn handover(data: &[u8]) {
     static SOURCE: OnceLock<Source> = OnceLock::new();
     let Ok(handover) = serde_json::from_slice::<Handover>(data) else { return };
-    handover.restore(SOURCE.get_or_init(source));
+    handover.restore(SOURCE.get_or_init(|| source(KeySet::none(&TABLE), 0)));
 }
 
-/// The side of a supervisor that upgrades write to.
-fn source() -> Source {
+/// The side of a supervisor that upgrades write to: its options have set these knobs, and it has
+/// been upgraded so often.
+pub(crate) fn source(chosen: KeySet, upgrades: u64) -> Source {
     let shared = Arc::new(Shared::create().expect("there is memory for one"));
-    let control = Pandemonium::adapting(4, TABLE.defaults(), KeySet::none(&TABLE));
     Source {
         policy: pandemonium_engine::policies![Pandemonium][0],
-        adaptive: Arc::new(Adaptive::new(Arc::clone(&shared), control, PROFILES)),
+        adaptive: Arc::new(Adaptive::of_four_cpus(Arc::clone(&shared), chosen)),
         programs: Arc::new(Programs::load(Arc::clone(&shared), None)),
         rules: None,
         restarts: Arc::default(),
-        upgrades: 0,
+        upgrades,
         shared,
     }
 }

@@ -253,17 +253,12 @@ mod tests {
     use super::*;
     use crate::client::{PATIENCE_MS, unconnected};
     use crate::shared::Shared;
-    use pandemonium_engine::PolicyType;
-    use pandemonium_policies::Pandemonium;
     use pandemonium_policies::knobs::{Knobs, TABLE};
-    use pandemonium_policies::profiles::PROFILES;
     use std::sync::Arc;
 
     fn adaptive() -> Arc<Adaptive> {
         let shared = Arc::new(Shared::create().unwrap());
-        let chosen = Knobs::none().with("affinity");
-        let control = Pandemonium::adapting(4, TABLE.defaults(), chosen);
-        Arc::new(Adaptive::new(shared, control, PROFILES))
+        Arc::new(Adaptive::of_four_cpus(shared, Knobs::none().with("affinity")))
     }
 
     fn ask(adaptive: &Adaptive, args: &[(&str, &str)]) -> Result<Vec<Knob>, String> {

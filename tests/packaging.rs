@@ -223,25 +223,37 @@ fn the_unit_takes_only_its_own_flags() {
     assert_eq!(started("scx_cosmos"), "scx_pandemonium_user\n");
 }
 
+/// A copy of the unit in the folder, as it is installed below /usr.
+fn unit_in(folder: &Folder, name: &str) -> PathBuf {
+    let unit = folder.0.join(format!("{name}.service"));
+    let text = source(&format!("packaging/{name}.service.in")).replace("@PREFIX@", "/usr");
+    fs::write(&unit, text).expect("a copy of the unit");
+    unit
+}
+
+/// What systemd-analyze says about what has this name.
+fn complaints(name: &str, verify: &mut Command) -> Vec<String> {
+    let output = verify.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    // The program is not installed where the unit will look for it.
+    let is_absent = |line: &&str| line.contains("is not executable: No such file");
+    let about_it = |line: &&str| line.contains(name) && !is_absent(line);
+    said.lines().filter(about_it).map(str::to_owned).collect()
+}
+
 #[test]
 fn systemd_accepts_the_unit() {
     if !has("systemd-analyze") {
         return;
     }
     let root = Folder::new("unit");
-    let unit = root.0.join("scx_pandemonium_user.service");
-    let text = source("packaging/scx_pandemonium_user.service.in").replace("@PREFIX@", "/usr");
-    fs::write(&unit, text).expect("a copy of the unit");
+    let unit = unit_in(&root, NAME);
     let mut verify = Command::new("systemd-analyze");
-    let output = verify.args(["verify", "--man=no"]).arg(&unit).output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let complaints = complaints(NAME, verify.args(["verify", "--man=no"]).arg(&unit));
     // Debian 12 has systemd 252, which knows no growing delay and says that it ignores it.
-    let known = |line: &&str| !line.contains("RestartSteps") && !line.contains("RestartMaxDelay");
-    // The program is not installed where the unit will look for it.
-    let is_absent = |line: &&str| line.contains("is not executable: No such file");
-    let about_it = |line: &&str| line.contains(NAME) && !is_absent(line);
-    let complaints: Vec<&str> = said.lines().filter(known).filter(about_it).collect();
-    assert!(complaints.is_empty(), "{complaints:?}");
+    let known = |line: &&String| line.contains("RestartSteps") || line.contains("RestartMaxDelay");
+    let unknown: Vec<&String> = complaints.iter().filter(|line| !known(line)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
 
     let mut security = Command::new("systemd-analyze");
     let rated = security.args(["security", "--offline=true", "--threshold=40", "--no-pager"]);
@@ -254,17 +266,10 @@ fn systemd_accepts_the_unit_of_a_session() {
         return;
     }
     let root = Folder::new("session");
-    let unit = root.0.join("pandemonium_follow.service");
-    let text = source("packaging/pandemonium_follow.service.in").replace("@PREFIX@", "/usr");
-    fs::write(&unit, text).expect("a copy of the unit");
+    let unit = unit_in(&root, "pandemonium_follow");
     let mut verify = Command::new("systemd-analyze");
-    let runtime = ("XDG_RUNTIME_DIR", &root.0);
-    verify.args(["--user", "verify", "--man=no"]).arg(&unit).env(runtime.0, runtime.1);
-    let output = verify.output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    let is_absent = |line: &&str| line.contains("is not executable: No such file");
-    let complaint = said.lines().find(|line| line.contains("pandemonium") && !is_absent(line));
-    assert_eq!(complaint, None);
+    verify.args(["--user", "verify", "--man=no"]).arg(&unit).env("XDG_RUNTIME_DIR", &root.0);
+    assert_eq!(complaints("pandemonium", &mut verify), Vec::<String>::new());
 }
 
 /// Builds the packages, and installs and purges that of the scheduler below a folder.

@@ -200,31 +200,15 @@ fn memo(&(pid, comm, tier, run): &StoredMemo) -> Option<Memo> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adaptive::Adaptive;
+    use crate::any_bytes;
     use crate::procdb_file::text::tests::known;
-    use crate::programs::Programs;
-    use crate::shared::Shared;
-    use pandemonium_engine::PolicyType;
     use pandemonium_engine::procdb::Profile;
-    use pandemonium_policies::Pandemonium;
     use pandemonium_policies::knobs::{Knobs, TABLE};
     use pandemonium_policies::profiles::PROFILES;
-    use std::sync::Arc;
 
     /// A supervisor's source, as with an option that sets `affinity`.
     fn source() -> Source {
-        let shared = Arc::new(Shared::create().unwrap());
-        let chosen = Knobs::none().with("affinity");
-        let control = Pandemonium::adapting(4, TABLE.defaults(), chosen);
-        Source {
-            policy: pandemonium_engine::policies![Pandemonium][0],
-            adaptive: Arc::new(Adaptive::new(Arc::clone(&shared), control, PROFILES)),
-            programs: Arc::new(Programs::load(Arc::clone(&shared), None)),
-            rules: None,
-            restarts: Arc::default(),
-            upgrades: 2,
-            shared,
-        }
+        any_bytes::source(Knobs::none().with("affinity"), 2)
     }
 
     fn set(source: &Source) -> Vec<&'static str> {

@@ -2,9 +2,9 @@
 
 //! Properties of services on a bus.
 //!
-//! A signal of the service, or a new owner of its name, only says that the property may be another
-//! one: then it is read again. So no signal is ever interpreted. A service that does not run is not
-//! started: nobody has set anything there.
+//! A signal of the service, or a new owner of its name, says that the property may have changed.
+//! Then it is read again, so no signal is interpreted. A service that does not run is not started:
+//! no setting was made there.
 
 use anyhow::{Context, Result};
 use nix::sys::socket::UnixAddr;
@@ -79,15 +79,15 @@ pub enum Value {
     Count(u32),
 }
 
-/// Tells the value of the first of these properties whose service runs, at the beginning and when
-/// it may have changed. Returns only when the bus is lost.
+/// Calls `tell` with the value of the first of these properties that has a running service: once,
+/// and again at each possible change. Returns only when the connection to the bus fails.
 pub fn watch(
     find: Find,
     properties: &[Property],
     tell: &mut dyn FnMut(Option<Value>),
 ) -> Result<()> {
     let mut bus = RpcConn::connect_to_path(find()?, PATIENCE).context("connecting to it")?;
-    // Nothing is served here, and what nobody takes would be kept.
+    // This program serves no calls, and the library would keep them for ever.
     bus.set_filter(Box::new(|message| message.typ != MessageType::Call));
     for property in properties {
         listen(&mut bus, property)?;

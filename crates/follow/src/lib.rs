@@ -100,7 +100,7 @@ fn watch(
 ) {
     let sender = sender.clone();
     thread::spawn(move || {
-        // Nobody listens when the process ends.
+        // Sending fails only while the process ends.
         let tell = |news| drop(sender.send(news));
         if let Err(error) = watches(&tell) {
             tell(News::Lost(what, error));

@@ -11,8 +11,8 @@ use pandemonium_engine::task::Pid;
 use pandemonium_engine::time::{Span, Stamp};
 
 /// The longest time without a round while tasks are queued to user space, besides a slice. The
-/// backend notices a stopped process within 30 ms (`PATCH_CHECKS` and one check more). A running one
-/// waits for a CPU, behind a slice, or until Batch work is due.
+/// backend notices a stopped process within 30 ms (`PATCH_CHECKS` and one check more). A running
+/// one waits for a CPU, behind a slice, or until Batch work is due.
 const QUIET_MAX: Span = Span::from_millis(100);
 
 /// The account of the tasks that are queued to user space.

@@ -12,7 +12,7 @@
 //! 2. It moves between two runs: nothing tells that from a machine that was switched off. The time
 //!    from the last observation to now counts as one day at most, and times in the future move back
 //!    ([`rejoin`]).
-//! 3. A machine whose clock has no battery begins in 1970, and moves to today after a while. Times
+//! 3. A clock without a battery starts in 1970, and is set when the network is there. Times
 //!    that would lie before 1970 stay in the future, and are right again when the clock is.
 
 use super::{Minute, Profile};

@@ -16,7 +16,7 @@ use pandemonium_engine::time::{Span, Stamp};
 
 /// The window over which Batch's CPU time is measured. Chosen: longer than several rescues, and
 /// shorter than a user takes to call a program frozen.
-const WINDOW: Span = Span::from_millis(256);
+pub(super) const WINDOW: Span = Span::from_millis(256);
 /// The longest time between two messages that counts. No Batch task of ordinary weight waits
 /// longer, because rescues come after 500 ms at most. A task without a message for hours ran alone,
 /// which is no information about this window.

@@ -99,6 +99,10 @@ const fn at_least(tier: Tier, applies: bool) -> TierDemand {
     if applies { TierDemand::AtLeast(tier) } else { TierDemand::None }
 }
 
+const fn at_most(tier: Tier, applies: bool) -> TierDemand {
+    if applies { TierDemand::AtMost(tier) } else { TierDemand::None }
+}
+
 const fn batch(applies: bool) -> TierDemand {
     if applies { TierDemand::Fixed(Tier::Batch) } else { TierDemand::None }
 }
@@ -137,17 +141,14 @@ const RULES: [Rule; 13] = [
     },
     Rule {
         says: "it is one of the tasks that wake up often and take most of the machine",
-        demands: |it, _| match it.knobs.rules.crowd && it.now.in_crowd {
-            true => TierDemand::AtMost(Tier::Interactive),
-            false => TierDemand::None,
-        },
+        demands: |it, _| at_most(Tier::Interactive, it.knobs.rules.crowd && it.now.in_crowd),
     },
     // A fork takes long, and its child starts as Interactive, so the parent is no more urgent.
     Rule {
         says: "it has forked since it woke up",
-        demands: |it, _| match it.knobs.rules.classifier && it.seen.forks.count() > 0 {
-            true => TierDemand::AtMost(Tier::Interactive),
-            false => TierDemand::None,
+        demands: |it, _| {
+            let has_forked = it.seen.forks.count() > 0;
+            at_most(Tier::Interactive, it.knobs.rules.classifier && has_forked)
         },
     },
     // A late frame of a compositor delays the frames of all programs. But any program can take such

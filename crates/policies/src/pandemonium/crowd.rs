@@ -10,11 +10,10 @@
 //! that take most are *in the crowd*: at most Interactive, where they wait their turn beside the
 //! game. If that is not enough, those that take half as much follow.
 
+use super::batch_starvation::WINDOW;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 
-/// The window over which CPU time is measured, as for Batch starvation.
-const WINDOW: Span = Span::from_millis(256);
 /// Urgent tasks that take more than the machine divided by this are too many. Chosen: one ring
 /// that fills one CPU of two leaves the other one to Interactive tasks.
 const MOST: u64 = 2;

@@ -2,7 +2,7 @@
 
 //! A row of tasks: how they wake each other, and the times that are being measured.
 
-use super::shared::futex;
+use crate::tasks::futex::futex;
 use crate::tasks::load::pipe;
 use anyhow::Result;
 use pandemonium_sim::workload::{Group, Step};

@@ -3,6 +3,7 @@
 //! What all processes of a play share: the gate at the start, the measured time, and the recorders,
 //! which are there before the first task runs and never grow.
 
+use crate::tasks::futex::futex;
 use crate::tasks::memory::Zeroed;
 use pandemonium_engine::durations::{BUCKETS, bucket, quantile};
 use pandemonium_engine::time::Span;
@@ -73,13 +74,6 @@ impl Control {
     pub fn troubles(&self) -> (u32, u32) {
         (self.refused.load(Relaxed), self.failed.load(Relaxed))
     }
-}
-
-/// Waits while the word has this value, or wakes so many that wait. Other processes may share it.
-pub fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
-    let none = std::ptr::null::<libc::timespec>();
-    // SAFETY: the word outlives the call; a wait that ends early is repeated by the caller.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, none) };
 }
 
 /// The measured times of one group of tasks.

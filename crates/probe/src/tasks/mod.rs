@@ -11,6 +11,7 @@ pub mod changes;
 pub mod clock;
 pub mod family;
 pub mod frames;
+pub mod futex;
 pub(crate) mod jobs;
 pub(crate) mod launch;
 pub mod lives;

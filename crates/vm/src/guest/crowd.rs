@@ -4,11 +4,11 @@
 //! the machine has. They are ordinary tasks, unlike the agent's own thread.
 
 use super::clock::{now_ns, sleep_until};
+use super::futex::futex;
 use super::work::{self, HOG_ROUNDS};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use std::thread::{Builder, JoinHandle};
@@ -116,32 +116,24 @@ impl Member {
 /// Tells all members to end.
 #[derive(Default)]
 struct End {
-    has_come: AtomicBool,
-    /// The same as a futex.
+    /// 1 when it has come; a futex.
     word: AtomicU32,
 }
 
 impl End {
     fn has_come(&self) -> bool {
-        self.has_come.load(Relaxed)
+        self.word.load(Relaxed) != 0
     }
 
     fn wait(&self) {
-        while self.word.load(Relaxed) == 0 {
-            self.futex(libc::FUTEX_WAIT, 0);
+        while !self.has_come() {
+            futex(&self.word, libc::FUTEX_WAIT, 0);
         }
     }
 
     fn tell(&self) {
-        self.has_come.store(true, Relaxed);
         self.word.store(1, Relaxed);
-        self.futex(libc::FUTEX_WAKE, i32::MAX);
-    }
-
-    fn futex(&self, operation: libc::c_int, value: libc::c_int) {
-        let none = std::ptr::null::<libc::timespec>();
-        // SAFETY: the word lives as long as the call.
-        unsafe { libc::syscall(libc::SYS_futex, self.word.as_ptr(), operation, value, none) };
+        futex(&self.word, libc::FUTEX_WAKE, i32::MAX as u32);
     }
 }
 
@@ -166,8 +158,8 @@ impl Crowd {
         (0..count).try_for_each(|_| self.start(life).map(drop))
     }
 
-    /// Adds a member whose pid is this one, or another one that is equal modulo `modulus` if
-    /// another task is forked at the same time.
+    /// Adds a member with this pid. If a task that is forked at the same time takes it, the member
+    /// gets a pid that is equal modulo `modulus`.
     pub fn add_congruent(&mut self, pid: usize, modulus: usize, life: Life) -> Result<()> {
         let is_equal = |got: libc::pid_t| got as usize % modulus == pid % modulus;
         for attempt in 0..ATTEMPTS {

@@ -19,7 +19,7 @@ pub mod watch;
 
 use crate::protocol::Orders;
 pub use pandemonium_probe::tasks::{
-    burst, changes, clock, family, frames, lives, load, probe, round_trips, wakeups, work,
+    burst, changes, clock, family, frames, futex, lives, load, probe, round_trips, wakeups, work,
 };
 
 /// What a scenario receives.

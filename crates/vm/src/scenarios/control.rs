@@ -99,27 +99,32 @@ fn tune(guest: &Guest) -> Result<()> {
     Ok(())
 }
 
+/// A user, and the group of that user, which is not the one of the options.
+const NO_MEMBER: u32 = 1_234;
+
+/// A command of this user, in the user's own group only.
+fn command_of(guest: &Guest, user: u32, arguments: &[&str]) -> Command {
+    let mut command = scheduler::command(guest, arguments);
+    command.uid(user).gid(user);
+    command
+}
+
 /// A member of the group reads statistics, and may neither ask nor change anything; a user who is
 /// no member may not read either.
 fn group_reads(guest: &Guest) -> Result<()> {
-    const STRANGER: u32 = 1_234;
-    let by = |arguments: &[&str], user: u32, group: u32| {
-        let mut command = scheduler::command(guest, arguments);
-        command.uid(user).gid(group);
-        command
-    };
     for arguments in [&["metrics"][..], &["top", "--once"]] {
         let what = format!("{} by a group", arguments.join(" "));
-        let mut child = by(arguments, NOBODY, NOBODY).spawn().context("starting a client")?;
+        let mut child =
+            command_of(guest, NOBODY, arguments).spawn().context("starting a client")?;
         let status = scheduler::wait_with_limit(&mut child, LIMIT)?;
         let mut message = String::new();
         child.stderr.take().context("stderr is piped")?.read_to_string(&mut message)?;
         ensure!(status.is_some_and(|status| status.success()), "{what}: {status:?}: {message}");
         let what = format!("{} by a user outside the group", arguments.join(" "));
-        let mut stranger = by(arguments, STRANGER, STRANGER);
-        expect_refusal(&what, &mut stranger, UNPRIVILEGED, &["only the user"])?;
+        let mut refused = command_of(guest, NO_MEMBER, arguments);
+        expect_refusal(&what, &mut refused, UNPRIVILEGED, &["only the user"])?;
     }
-    let mut asks = by(&["explain", "1"], NOBODY, NOBODY);
+    let mut asks = command_of(guest, NOBODY, &["explain", "1"]);
     expect_refusal("explain by a group", &mut asks, UNPRIVILEGED, &["only the user"])?;
     // Not by the program, which does not try: by the socket itself.
     let answer = request_of_group("group/stats", &[("target", "tune"), ("set", "lag_scale=9")]);
@@ -127,22 +132,20 @@ fn group_reads(guest: &Guest) -> Result<()> {
     Ok(())
 }
 
-/// A member of the group chooses the profile, and has no other request; a user who is no member
-/// does not even choose.
+/// A member of the group chooses the profile, and has no other request; a user outside the
+/// group may not choose either.
 fn group_chooses(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
-    const STRANGER: u32 = 1_234;
     for profile in ["profile=server", "profile=auto"] {
-        let mut member = scheduler::command(guest, &["tune", profile]);
-        let mut child = member.uid(NOBODY).gid(NOBODY).spawn().context("starting a client")?;
+        let mut member = command_of(guest, NOBODY, &["tune", profile]);
+        let mut child = member.spawn().context("starting a client")?;
         let status = scheduler::wait_with_limit(&mut child, LIMIT)?;
         ensure!(status.is_some_and(|it| it.success()), "tune {profile} by a group: {status:?}");
         let now = scheduler.statistics()?;
         ensure!(profile.ends_with(now.text("profile")?), "it is {}", now.text("profile")?);
     }
-    let mut stranger = scheduler::command(guest, &["tune", "profile=server"]);
-    stranger.uid(STRANGER).gid(STRANGER);
+    let mut refused = command_of(guest, NO_MEMBER, &["tune", "profile=server"]);
     let what = "tune profile by a user outside the group";
-    expect_refusal(what, &mut stranger, UNPRIVILEGED, &["only the user"])?;
+    expect_refusal(what, &mut refused, UNPRIVILEGED, &["only the user"])?;
     let knob = request_of_group("profile/tune", &[("target", "tune"), ("set", "lag_scale=9")])?;
     ensure!(knob.get("refused").is_some(), "the socket for the profile takes knobs: {knob}");
     for other in [&[][..], &[("target", "explain"), ("pid", "1")]] {
