@@ -5,11 +5,13 @@
 
 use super::behaviour::Behaviour;
 use super::classify::{Classification, Name};
-use super::slices::Need;
+use super::slices::{Need, slice};
 use crate::knobs::Knobs;
+use pandemonium_engine::Mode;
+use pandemonium_engine::orders::REST_MIN;
 use pandemonium_engine::procdb::{Minute, Prediction};
 use pandemonium_engine::table::TaskTable;
-use pandemonium_engine::task::{Arrival, Comm, Tier, Weight};
+use pandemonium_engine::task::{Arrival, Cause, Comm, Tier, Weight};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 
 /// A task. Together with the request that the table keeps, it fills two cache lines.
@@ -28,6 +30,8 @@ pub struct Task {
     /// of the last run interval.
     pub accounted: u64,
     pub name_prediction: NamePrediction,
+    /// It is a Batch task that lost its CPU before its slice was used up.
+    pub interrupted: bool,
     /// When the process database last learned from it.
     pub learned: Option<Minute>,
 }
@@ -94,12 +98,29 @@ impl Task {
         used
     }
 
+    /// Whether it comes before other tasks of its tier that were decided at the same time.
+    pub fn comes_first(&self, knobs: &Knobs) -> bool {
+        match self.classification.tier {
+            Tier::Batch => self.interrupted,
+            Tier::Interactive | Tier::LatCritical => self.is_fresh(knobs),
+        }
+    }
+
     /// Whether it is a known task that has just woken up, and has run for less than the shortest
     /// slice since: a higher tier may have preempted it at once. It comes before tasks of its tier
     /// that have run for longer, and before new ones, as by the policy's own key.
-    pub fn is_fresh(&self, knobs: &Knobs) -> bool {
+    fn is_fresh(&self, knobs: &Knobs) -> bool {
         let seen = &self.behaviour;
         seen.is_known() && seen.awake() < knobs.slice_min
+    }
+
+    /// Notes whether a Batch task was interrupted. `ran` is the CPU time since its last message,
+    /// before which it was given a slice.
+    pub fn note_end(&mut self, cause: Cause, ran: Span, knobs: &Knobs) {
+        let given = || slice(&self.need(knobs), Mode::default(), knobs);
+        self.interrupted = cause == Cause::Requeue
+            && self.classification.tier == Tier::Batch
+            && ran + REST_MIN <= given();
     }
 
     /// What its slice depends on. An unknown task, without observed behaviour or prediction, gets a
@@ -114,5 +135,28 @@ impl Task {
         };
         let effective_weight = self.effective_weight.into();
         Need { tier, run, forks: seen.forks.count(), effective_weight }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_task_that_was_interrupted_comes_first_until_its_slice_is_used_up() {
+        let knobs = Knobs::default();
+        let mut task = Task { effective_weight: 128, ..Task::default() };
+        task.classification.tier = Tier::Batch;
+        let whole = knobs.batch_slice;
+        let mut comes_first = |cause, ran| {
+            task.note_end(cause, ran, &knobs);
+            task.comes_first(&knobs)
+        };
+        assert!(comes_first(Cause::Requeue, whole - REST_MIN));
+        assert!(!comes_first(Cause::Requeue, whole - REST_MIN.scale(1, 2)));
+        assert!(!comes_first(Cause::Wakeup, Span::ZERO));
+        task.classification.tier = Tier::LatCritical;
+        task.note_end(Cause::Requeue, Span::ZERO, &knobs);
+        assert!(!task.interrupted && !task.comes_first(&knobs), "its behaviour is not known");
     }
 }

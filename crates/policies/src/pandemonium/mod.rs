@@ -172,6 +172,7 @@ impl Pandemonium {
         let knobs = &self.knobs;
         let task = self.table.data_mut(slot);
         let before = task.classification;
+        task.note_end(arrival.cause, ran, knobs);
         self.batch_starvation.on_message(now, before.tier, arrival.cause, since, ran);
         self.crowd.on_message(now, before.tier, before.in_crowd, ran);
         task.behaviour.observe(now, arrival, ran);
@@ -306,8 +307,8 @@ impl Pandemonium {
         let tier = task.classification.tier;
         let knobs = self.assigned.knobs(task.classification.treatment, context.knobs);
         let slice = slice(&task.need(&knobs), context.mode, &knobs);
-        let is_fresh = task.is_fresh(context.knobs);
-        let key = context.now + self.key_offset(slice, tier, is_fresh);
+        let comes_first = task.comes_first(context.knobs);
+        let key = context.now + self.key_offset(slice, tier, comes_first);
         let (placement, preempt) = self.placer.place(request, tier, context);
         self.placer.note(placement, tier, slice, context);
         Dispatch {
