@@ -39,6 +39,7 @@ pub const ALL: &[Scenario] = &[
         cpus: Some(2),
         limit_s: 60,
         exact: true,
+        once: true,
         run: weights,
         ..USUAL
     },

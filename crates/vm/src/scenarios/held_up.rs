@@ -19,6 +19,7 @@ pub const ALL: &[Scenario] = &[
         cpus: Some(2),
         limit_s: 120,
         exact: true,
+        once: true,
         run: stopped,
         ..USUAL
     },

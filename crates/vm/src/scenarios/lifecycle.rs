@@ -20,9 +20,9 @@ pub const KERNEL_CHECK: Scenario = Scenario {
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "reload",
-        about: "load and unload ten times: each time the kernel runs under the scheduler, then \
+        about: "load and unload six times: each time the kernel runs under the scheduler, then \
             under the kernel's own, and the scheduler exits with 0",
-        limit_s: 90,
+        limit_s: 120,
         run: reload,
         ..USUAL
     },
@@ -37,16 +37,17 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
+const RELOADS: usize = 6;
 /// The kernel's watchdog ejects the scheduler after 5 s.
 const DELAY: Duration = Duration::from_secs(8);
 
 fn reload(guest: &Guest) -> Result<()> {
-    for round in 1..=10 {
-        report::progress(format!("round {round} of 10"));
+    for round in 1..=RELOADS {
+        report::progress(format!("round {round} of {RELOADS}"));
         kernel::wait_for_state("disabled", Duration::from_secs(5))?;
         Scheduler::start(guest, &[])
             .and_then(Scheduler::finish)
-            .with_context(|| format!("in round {round} of 10"))?;
+            .with_context(|| format!("in round {round} of {RELOADS}"))?;
     }
     Ok(())
 }

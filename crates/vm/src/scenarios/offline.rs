@@ -12,10 +12,10 @@ use std::time::Duration;
 
 pub const ALL: &[Scenario] = &[Scenario {
     name: "offline-cpu",
-    about: "CPU 3 of four is offline before the start: beside hogs and a pipe no wakeup waits for \
-        a tick, and a sleeper bound to CPUs 2 and 3 runs; with a strict domain of those two as \
-        well",
-    cpus: Some(4),
+    about: "CPU 2 of three is offline before the start: beside hogs and a pipe no wakeup waits \
+        for a tick, and a sleeper bound to CPUs 1 and 2 runs; with a strict domain of those two \
+        as well",
+    cpus: Some(3),
     limit_s: 120,
     exact: true,
     once: true,
@@ -24,27 +24,25 @@ pub const ALL: &[Scenario] = &[Scenario {
 }];
 
 /// The CPU that is offline.
-const OFFLINE: usize = 3;
-/// CPUs 2 and 3, as bits.
-const LAST_TWO: u64 = 0b1100;
+const OFFLINE: usize = 2;
+/// CPUs 1 and 2, as bits.
+const LAST_TWO: u64 = 0b110;
 /// How long it measures, in seconds: five hundred wakeups.
 const SECONDS: u64 = 2;
 /// By then the tasks of the load are classified.
 const SETTLE: Duration = Duration::from_secs(1);
-/// p99 of a wakeup beside an offline CPU, by p99 with every CPU online in the same boot. It was 19
-/// while the offline CPU was the first choice of every wakeup. Three CPUs do the work of four.
-const P99_RATIO_MAX: f64 = 3.0;
+/// p99 of a wakeup, in us: less than half of the shortest tick. It was 6,600 while the offline CPU
+/// was the first choice of every wakeup.
+const P99_MAX: f64 = 500.0;
 
 fn offline_cpu(guest: &Guest) -> Result<()> {
-    let online = p99_of_wakeups(guest, &[]).context("with every CPU online")?;
     kernel::set_online(OFFLINE, false)?;
-    let offline = p99_of_wakeups(guest, &[])?;
-    // Only CPU 2 of this domain is online, and hogs fill it: here every task must make progress.
-    p99_of_wakeups(guest, &["--primary-domain", "2-3", "--domain-strict"])
-        .context("with a strict domain of CPUs 2 and 3")?;
+    let p99 = p99_of_wakeups(guest, &[])?;
+    // Only CPU 1 of this domain is online, and hogs fill it: here every task must make progress.
+    p99_of_wakeups(guest, &["--primary-domain", "1-2", "--domain-strict"])
+        .context("with a strict domain of CPUs 1 and 2")?;
     kernel::set_online(OFFLINE, true)?;
-    let ratio = offline / online;
-    ensure!(ratio <= P99_RATIO_MAX, "p99 of wakeups is {ratio:.1} times that with CPU 3 online");
+    ensure!(p99 <= P99_MAX, "p99 of wakeups is {p99:.0} us with CPU {OFFLINE} offline");
     Ok(())
 }
 

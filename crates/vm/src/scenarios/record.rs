@@ -126,7 +126,9 @@ fn explain(guest: &Guest) -> Result<()> {
     let hog = pid_of(|kind| matches!(kind, Kind::NiceHog { .. }))?;
     let said = ask(guest, &["explain", &hog, "--over-us", "1"])?;
     report::note(said.trim());
-    let parts = ["is Batch", "used up its slices", "losing its CPU", "others came first", "order"];
+    // On a slow host it slept while it was started, and its behaviour alone may make it Batch.
+    ensure!(said.contains("used up its slices") || said.contains("its behaviour"), "{said}");
+    let parts = ["is Batch", "losing its CPU", "others came first", "order"];
     for part in parts {
         ensure!(said.contains(part), "the explanation of a hog lacks {part:?}: {said}");
     }

@@ -21,6 +21,7 @@ pub const ALL: &[Scenario] = &[
             the middle of a frame would change the task's behaviour",
         limit_s: 90,
         exact: true,
+        once: true,
         run: tiers,
         ..USUAL
     },
