@@ -72,6 +72,7 @@ pub const APART: &[Scenario] = &[
     distribution::DISTRIBUTION,
     bars::BARS,
     lab::LAB,
+    lab::BENCH_TRUST,
     lifecycle::KERNEL_CHECK,
     many_cpus::MANY_CPUS,
     hotplug::HOTPLUG_100,
