@@ -15,6 +15,7 @@ pub const ALL: &[Scenario] = &[
         name: "full-user",
         about: "--full-user: every wakeup is queued to user space, even on an idle machine, and \
             the mix makes progress",
+        once: true,
         run: full_user,
         ..USUAL
     },
@@ -22,6 +23,7 @@ pub const ALL: &[Scenario] = &[
         name: "partial",
         about: "--partial: the scheduler schedules the tasks that asked for SCHED_EXT and no \
             others; all of them make progress",
+        once: true,
         run: partial,
         ..USUAL
     },

@@ -16,6 +16,7 @@ pub const ALL: &[Scenario] = &[
         about: "hogs, sleepers, pipes, forks and execs for 20 s: every task makes progress in \
             every 3 s, by the scheduler's decisions",
         limit_s: 90,
+        once: true,
         run: |guest| run(guest, &["--stats", "1"], 20),
         ..USUAL
     },

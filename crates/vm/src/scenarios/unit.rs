@@ -19,6 +19,7 @@ pub const ALL: &[Scenario] = &[Scenario {
         allows, the scheduler starts, schedules a load with the whole fast path, and stops; its \
         processes keep no capability that they do not need, the kernel refuses them no system \
         call, and the worker holds at most 48 MiB",
+    once: true,
     run: unit,
     ..USUAL
 }];
