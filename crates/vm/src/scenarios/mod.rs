@@ -73,6 +73,7 @@ pub const APART: &[Scenario] = &[
     bars::BARS,
     lab::LAB,
     lab::BENCH_TRUST,
+    held_up::STALLED_4_CPUS,
     lifecycle::KERNEL_CHECK,
     many_cpus::MANY_CPUS,
     hotplug::HOTPLUG_100,

@@ -20,7 +20,6 @@ pub const ALL: &[Scenario] = &[
         about: "the second run knows a program that the first run learned, by its name; a killed \
             worker loses little",
         limit_s: 180,
-        exact: true,
         once: true,
         run: learns_and_knows,
         ..USUAL
