@@ -23,6 +23,9 @@ use pandemonium_engine::time::{Span, Vtime};
 const WEIGHT_ONE: u64 = 128;
 /// One unit of sleeper credit, and the most that CPU time since the last wakeup counts for Batch.
 const CREDIT_UNIT: Span = Span::from_millis(40);
+/// A task this far behind the clock has had less than its share. Chosen: half a unit of credit, and
+/// more than the slices by which equal hogs differ.
+pub const FAR_BEHIND: Span = Span::from_millis(20);
 /// Most units of sleeper credit: 2.56 s, for a task that wakes up 640 times a second.
 const CREDIT_MAX: u64 = 64;
 /// In a queue deeper than this a sleeper gets one unit, because all tasks in it have slept.

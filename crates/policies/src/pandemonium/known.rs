@@ -30,7 +30,8 @@ pub struct Task {
     /// of the last run interval.
     pub accounted: u64,
     pub name_prediction: NamePrediction,
-    /// It is a Batch task that lost its CPU before its slice was used up.
+    /// It is a Batch task that has had less than its share, and lost its CPU before its slice was
+    /// used up.
     pub interrupted: bool,
     /// When the process database last learned from it.
     pub learned: Option<Minute>,
@@ -115,10 +116,11 @@ impl Task {
     }
 
     /// Notes whether a Batch task was interrupted. `ran` is the CPU time since its last message,
-    /// before which it was given a slice.
-    pub fn note_end(&mut self, cause: Cause, ran: Span, knobs: &Knobs) {
+    /// before which it was given a slice; `is_behind` says whether it has had less than its share.
+    pub fn note_end(&mut self, cause: Cause, ran: Span, is_behind: bool, knobs: &Knobs) {
         let given = || slice(&self.need(knobs), Mode::default(), knobs);
         self.interrupted = cause == Cause::Requeue
+            && is_behind
             && self.classification.tier == Tier::Batch
             && ran + REST_MIN <= given();
     }
@@ -149,14 +151,14 @@ mod tests {
         task.classification.tier = Tier::Batch;
         let whole = knobs.batch_slice;
         let mut comes_first = |cause, ran| {
-            task.note_end(cause, ran, &knobs);
+            task.note_end(cause, ran, true, &knobs);
             task.comes_first(&knobs)
         };
         assert!(comes_first(Cause::Requeue, whole - REST_MIN));
         assert!(!comes_first(Cause::Requeue, whole - REST_MIN.scale(1, 2)));
         assert!(!comes_first(Cause::Wakeup, Span::ZERO));
         task.classification.tier = Tier::LatCritical;
-        task.note_end(Cause::Requeue, Span::ZERO, &knobs);
+        task.note_end(Cause::Requeue, Span::ZERO, true, &knobs);
         assert!(!task.interrupted && !task.comes_first(&knobs), "its behaviour is not known");
     }
 }
