@@ -70,12 +70,13 @@ fn a_hog_lives_beside_a_pair_that_never_sleeps_for_long() {
     let (with, without) = (ran("on", "off"), ran("off", "off"));
     assert!(with.0 > 1.2 * without.0, "work: {with:?}, {without:?}");
     assert!(with.1 < 1.1 * without.1, "p99: {with:?}, {without:?}");
-    let orders = ran("on", "on");
+    let (orders, orders_alone) = (ran("on", "on"), ran("off", "on"));
     assert!(orders.0 > with.0 && orders.1 < 1_000.0, "with orders {orders:?}, without {with:?}");
+    assert!(orders.0 > 2.0 * orders_alone.0, "work: {orders:?}, {orders_alone:?}");
 }
 
 /// Two rings fill the machine. At the start an audio client falls behind, works without a sleep and
-/// becomes Batch: it catches up, although each urgent task interrupts it.
+/// becomes Batch: it catches up, although each urgent task preempts it.
 #[test]
 fn a_client_that_has_fallen_behind_catches_up_beside_rings() {
     for seed in ["2", "8"] {

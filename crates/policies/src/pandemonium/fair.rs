@@ -25,7 +25,7 @@ const WEIGHT_ONE: u64 = 128;
 const CREDIT_UNIT: Span = Span::from_millis(40);
 /// A task this far behind the clock has had less than its share. Chosen: half a unit of credit, and
 /// more than the slices by which equal hogs differ.
-pub const FAR_BEHIND: Span = Span::from_millis(20);
+const FAR_BEHIND: Span = Span::from_millis(20);
 /// Most units of sleeper credit: 2.56 s, for a task that wakes up 640 times a second.
 const CREDIT_MAX: u64 = 64;
 /// In a queue deeper than this a sleeper gets one unit, because all tasks in it have slept.
@@ -127,6 +127,11 @@ impl Clock {
             Some(key) => moved.min(key).max(key.before(awake_cap(Tier::Batch))),
             None => moved,
         };
+    }
+
+    /// Whether a task with this virtual time has had less than its share.
+    pub fn is_far_ahead_of(&self, vruntime: Vtime) -> bool {
+        vruntime < self.now.before(FAR_BEHIND)
     }
 
     /// Limits a task's virtual time and computes its key.

@@ -30,9 +30,9 @@ pub struct Task {
     /// of the last run interval.
     pub accounted: u64,
     pub name_prediction: NamePrediction,
-    /// It is a Batch task that has had less than its share, and lost its CPU before its slice was
+    /// It is a Batch task that has had less than its share, and was preempted before its slice was
     /// used up.
-    pub interrupted: bool,
+    pub preempted: bool,
     /// When the process database last learned from it.
     pub learned: Option<Minute>,
 }
@@ -102,7 +102,7 @@ impl Task {
     /// Whether it comes before other tasks of its tier that were decided at the same time.
     pub fn comes_first(&self, knobs: &Knobs) -> bool {
         match self.classification.tier {
-            Tier::Batch => self.interrupted,
+            Tier::Batch => self.preempted,
             Tier::Interactive | Tier::LatCritical => self.is_fresh(knobs),
         }
     }
@@ -115,11 +115,11 @@ impl Task {
         seen.is_known() && seen.awake() < knobs.slice_min
     }
 
-    /// Notes whether a Batch task was interrupted. `ran` is the CPU time since its last message,
+    /// Notes whether a Batch task was preempted. `ran` is the CPU time since its last message,
     /// before which it was given a slice; `is_behind` says whether it has had less than its share.
     pub fn note_end(&mut self, cause: Cause, ran: Span, is_behind: bool, knobs: &Knobs) {
         let given = || slice(&self.need(knobs), Mode::default(), knobs);
-        self.interrupted = cause == Cause::Requeue
+        self.preempted = cause == Cause::Requeue
             && is_behind
             && self.classification.tier == Tier::Batch
             && ran + REST_MIN <= given();
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_task_that_was_interrupted_comes_first_until_its_slice_is_used_up() {
+    fn a_preempted_batch_task_comes_first_until_its_slice_is_used_up() {
         let knobs = Knobs::default();
         let mut task = Task { effective_weight: 128, ..Task::default() };
         task.classification.tier = Tier::Batch;
@@ -159,6 +159,6 @@ mod tests {
         assert!(!comes_first(Cause::Wakeup, Span::ZERO));
         task.classification.tier = Tier::LatCritical;
         task.note_end(Cause::Requeue, Span::ZERO, true, &knobs);
-        assert!(!task.interrupted && !task.comes_first(&knobs), "its behaviour is not known");
+        assert!(!task.preempted && !task.comes_first(&knobs), "its behaviour is not known");
     }
 }

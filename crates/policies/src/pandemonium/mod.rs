@@ -30,7 +30,7 @@ use self::assigned::Assigned;
 use self::batch_starvation::BatchStarvation;
 use self::classify::Classifier;
 use self::crowd::Crowd;
-use self::fair::{Clock, FAR_BEHIND, KeyInput, charge, effective_weight};
+use self::fair::{Clock, KeyInput, charge, effective_weight};
 use self::forks::has_just_forked;
 use self::known::{NamePrediction, Task};
 use self::learning::program_of;
@@ -172,7 +172,7 @@ impl Pandemonium {
         let knobs = &self.knobs;
         let task = self.table.data_mut(slot);
         let before = task.classification;
-        let is_behind = task.vruntime < self.clock.now().before(FAR_BEHIND);
+        let is_behind = self.clock.is_far_ahead_of(task.vruntime);
         task.note_end(arrival.cause, ran, is_behind, knobs);
         self.batch_starvation.on_message(now, before.tier, arrival.cause, since, ran);
         self.crowd.on_message(now, before.tier, before.in_crowd, ran);

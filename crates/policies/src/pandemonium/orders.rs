@@ -87,10 +87,10 @@ impl Pandemonium {
     ///
     /// In Interactive a fresh task has no offset for its slice
     /// ([`Task::comes_first`](super::known::Task::comes_first)). A Batch task that has had less
-    /// than its share and was interrupted comes right behind Interactive. At the back it would
-    /// wait for a whole round of urgent tasks after each interrupt: beside rings that fill the
-    /// machine, an audio client that had fallen behind once got 4 % of a CPU, wanted 4 %, and never
-    /// caught up.
+    /// than its share and was preempted comes right behind Interactive. At the back it would wait
+    /// for a whole round of urgent tasks after each preemption: beside rings that fill the machine,
+    /// an audio client that had fallen behind once got 4 % of a CPU, wanted 4 %, and never caught
+    /// up.
     pub(super) fn key_offset(&self, slice: Span, tier: Tier, comes_first: bool) -> Span {
         let rescue = self.limits.overflow_rescue;
         let within = rescue.scale(slice.as_nanos(), self.knobs.slice.as_nanos().max(1)).min(rescue);
