@@ -60,7 +60,6 @@ pub fn load_only(options: &Options) -> Result<(), Failure> {
 }
 
 fn start(options: &Options, shared: &Shared) -> Result<ExitCode, Failure> {
-    process::disable_huge_pages();
     memory::use_one_heap();
     let machine = Machine::observe()?;
     let setup = settings::setup(options, &machine);

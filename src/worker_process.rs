@@ -188,6 +188,7 @@ fn spawn(shared: &Shared, earlier: Option<i32>) -> anyhow::Result<Child> {
     unsafe {
         command.pre_exec(move || {
             process::leave_terminal();
+            process::disable_huge_pages();
             match libc::fcntl(fd, libc::F_SETFD, 0) {
                 0 => Ok(()),
                 _ => Err(std::io::Error::last_os_error()),
