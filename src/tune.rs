@@ -4,8 +4,9 @@
 //!
 //! A request has the target `tune` and the optional arguments `set`, lines `KEY=VALUE`, `release`,
 //! keys with spaces between them, and `by`, what asks for it. Among the lines may be
-//! `profile=NAME`; the line `rules=reload` stands alone. The response has all knobs, the profile
-//! first, or a sentence that says why nothing was changed. Only the scheduler's user can connect to
+//! `profile=NAME`; the line `rules=reload` stands alone. The response has the knobs that the request
+//! names, and with a profile those of the profile, or all if it changes nothing; the profile comes
+//! first. Or it is a sentence that says why nothing was changed. Only the scheduler's user can connect to
 //! the socket, so every client may change knobs. The socket of `--profile-group` takes requests for
 //! the profile alone, and responds with that.
 
@@ -29,6 +30,10 @@ pub const TARGET: &str = "tune";
 const RELOAD: &str = "rules=reload";
 /// The key of the profile among the lines to set.
 const PROFILE: &str = "profile";
+
+/// What the marks in a list of all knobs mean.
+const LEGEND: &str = "* set by the user, + by the profile: the adaptive loop leaves it alone until \
+                      --release or another profile\n";
 
 /// One knob.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -68,11 +73,7 @@ pub fn respond(
         return Ok(serde_json::to_value(reload(rules))?);
     }
     let response = match execute(adaptive, args) {
-        Ok(amended) => {
-            let status = adaptive.status();
-            let profile = profile(adaptive, &status);
-            Response::Knobs(profile.into_iter().chain(describe(&status, &amended)).collect())
-        }
+        Ok(executed) => Response::Knobs(executed.describe(adaptive, &adaptive.status())),
         Err(sentence) => Response::Refused(sentence),
     };
     Ok(serde_json::to_value(response)?)
@@ -117,7 +118,30 @@ fn reload(rules: Option<&RuleKeeper>) -> Response {
     }
 }
 
-fn execute(adaptive: &Adaptive, args: &BTreeMap<String, String>) -> Result<Amended, String> {
+/// A request that has been executed.
+struct Executed {
+    amended: Amended,
+    /// The knobs that it sets or releases, and whether it chooses a profile.
+    named: KeySet,
+    profile: bool,
+}
+
+impl Executed {
+    /// What the response tells: what the request is about.
+    fn describe(&self, adaptive: &Adaptive, status: &Status) -> Vec<Knob> {
+        let is_about_all = self.named.is_empty() && !self.profile;
+        let profile = profile(adaptive, status).filter(|_| is_about_all || self.profile);
+        let concerns = |knob: &knobs::Knob| {
+            let is_of_profile = || status.profile.value_of(knob).is_some();
+            is_about_all || self.named.holds(knob.name) || self.profile && is_of_profile()
+        };
+        let knobs = status.values.iter().filter(|(knob, _)| concerns(knob));
+        let knobs = knobs.map(|(knob, word)| describe(knob, word, status, &self.amended));
+        profile.into_iter().chain(knobs).collect()
+    }
+}
+
+fn execute(adaptive: &Adaptive, args: &BTreeMap<String, String>) -> Result<Executed, String> {
     let known = ["target", "set", "release", "by"];
     if let Some(unknown) = args.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("{TARGET} has no argument {unknown:?}"));
@@ -141,7 +165,9 @@ fn execute(adaptive: &Adaptive, args: &BTreeMap<String, String>) -> Result<Amend
         _ => return Err(format!("{PROFILE} is given twice")),
     };
     let profile = profile.as_ref().map(|(profile, by)| (*profile, by.as_str()));
-    adaptive.tune(&Change { set: &knobs.join("\n"), release, profile })
+    let amended = adaptive.tune(&Change { set: &knobs.join("\n"), release, profile })?;
+    let named = amended.named.union(release);
+    Ok(Executed { amended, named, profile: profile.is_some() })
 }
 
 /// As much of what asks as statistics show, in one line.
@@ -164,20 +190,17 @@ fn profile(adaptive: &Adaptive, status: &Status) -> Option<Knob> {
     })
 }
 
-fn describe(status: &Status, amended: &Amended) -> Vec<Knob> {
-    let describe = |(knob, word): (&'static knobs::Knob, u64)| {
-        let renamed = amended.renamed.iter().find(|(_, new)| *new == knob.name);
-        Knob {
-            key: knob.name.into(),
-            value: knob.show(word).to_string(),
-            range: knob.range().to_string(),
-            about: knob.about().into(),
-            set: status.pinned.holds(knob.name),
-            profile: status.profile.value_of(knob).map(str::to_owned),
-            was: renamed.map(|(old, _)| (*old).into()),
-        }
-    };
-    status.values.iter().map(describe).collect()
+fn describe(knob: &'static knobs::Knob, word: u64, status: &Status, amended: &Amended) -> Knob {
+    let renamed = amended.renamed.iter().find(|(_, new)| *new == knob.name);
+    Knob {
+        key: knob.name.into(),
+        value: knob.show(word).to_string(),
+        range: knob.range().to_string(),
+        about: knob.about().into(),
+        set: status.pinned.holds(knob.name),
+        profile: status.profile.value_of(knob).map(str::to_owned),
+        was: renamed.map(|(old, _)| (*old).into()),
+    }
 }
 
 /// The client's side: sends the request, and prints the response.
@@ -212,18 +235,11 @@ pub fn run(arguments: &TuneArguments) -> Result<(), Failure> {
 }
 
 fn report(knobs: &[Knob], arguments: &TuneArguments) -> String {
-    let assigned = arguments.assignments.iter().filter_map(|text| text.split('=').next());
-    let named: Vec<&str> =
-        assigned.chain(arguments.release.iter().map(String::as_str)).map(str::trim).collect();
-    if named.is_empty() {
-        let all: String = knobs.iter().map(line).collect();
-        return all
-            + "* set by the user, + by the profile: the adaptive loop leaves it alone until \
-               --release or another profile\n";
+    let lines = knobs.iter().map(line).collect();
+    match arguments.assignments.is_empty() && arguments.release.is_empty() {
+        true => lines + LEGEND,
+        false => lines,
     }
-    let by_profile = |knob: &&Knob| named.contains(&PROFILE) && knob.profile.is_some();
-    let changed = knobs.iter().filter(|it| named.contains(&it.key.as_str()) || by_profile(it));
-    changed.map(line).collect()
 }
 
 fn line(knob: &Knob) -> String {
@@ -394,7 +410,7 @@ mod tests {
         };
         let refusal = "sleeper_credit_scale takes 1 to 64, not \"99\"";
         match ask(TARGET, "lag_scale=9") {
-            Ok(Response::Knobs(knobs)) => assert_eq!(knobs.len(), TABLE.len() + 1),
+            Ok(Response::Knobs(knobs)) => assert_eq!(knobs[0].was.as_deref(), Some("lag_scale")),
             other => panic!("{other:?}"),
         }
         assert_eq!(ask(TARGET, "lag_scale=99").unwrap(), Response::Refused(refusal.into()));

@@ -49,7 +49,7 @@ const SOON: Duration = Duration::from_millis(2_500);
 fn profiles(guest: &Guest) -> Result<()> {
     // On a machine that is idle yet.
     let frame_rounds = frames::calibrate(guest.cpus);
-    write_rule("lat-critical")?;
+    write_rule("batch")?;
     let scheduler = Scheduler::start(guest, &["--profile", "server", "--rules", RULES])?;
     let ruled = Kind::Named { name: RULED, life: Life::Hog };
     let mut kinds = vec![Kind::Hog; 2 * guest.cpus];
@@ -71,7 +71,7 @@ fn profiles(guest: &Guest) -> Result<()> {
     let hog = load.workers().iter().find(|worker| worker.name.contains("ruled"));
     let hog = hog.context("the load has no hog that a rule is about")?.pid.to_string();
     let explained = || ask(guest, &["explain", &hog, "--for", "1"]);
-    await_tier("LatCritical", explained)?;
+    await_tier("Batch", explained)?;
     ensure!(scheduler.statistics()?.count("nr_ruled")? >= 1, "no process has a rule");
     write_rule("interactive")?;
     report::note(ask(guest, &["tune", "rules=reload"])?.trim());
