@@ -206,6 +206,7 @@ impl<'obj> FastPath<'obj> {
             (&raw mut (*settings).hand_off).write_volatile(new.hand_off as u32);
             (&raw mut (*settings).waiting).write_volatile(waiting);
             (&raw mut (*settings).wakes_idle).write_volatile(new.wakes_idle as u32);
+            (&raw mut (*settings).nr_waiting).write_volatile(new.nr_waiting);
             let preempt = new.preempt && !self.missing.has(Part::Switches);
             (&raw mut (*settings).preempt).write_volatile(preempt as u32);
         }
@@ -273,6 +274,8 @@ pub struct Settings {
     /// The highest tier of which a task waits for a decision. Interactive stands for LatCritical
     /// too.
     pub waiting: Option<Tier>,
+    /// How many tasks the policy holds, in whole steps of 64, so that it rarely changes.
+    pub nr_waiting: u32,
 }
 
 /// Records by CPU that this machine needs: one for every CPU that it may ever have.
@@ -319,6 +322,7 @@ fn open<'obj>(
     let constants = open.maps.rodata_data.as_mut().context("the object has no constants")?;
     constants.scheduler_tgid = std::process::id();
     constants.nr_cpus = *scx_utils::NR_CPU_IDS as u32;
+    constants.nr_online = config.online.count().max(1);
     for (l2, cpu) in constants.l2_of.iter_mut().zip((0..).filter_map(CpuId::new)) {
         // An unknown cache counts as the CPU's own. The dense numbers of known caches are far
         // lower.

@@ -177,9 +177,9 @@ pub fn is_real_time_refused() -> bool {
 }
 
 /// Disables huge pages, for a program that is executed next too. A worker needs that before it
-/// begins: its allocator touches all parts of its arena at once. A part of such a huge page is given
-/// back later, then the kernel counts none of it as locked, and splits it when memory is short: an
-/// access meanwhile faults. khugepaged would also replace small pages that are locked already.
+/// begins: its allocator touches all parts of its arena at once. A part of such a huge page is
+/// given back later, then the kernel counts none of it as locked, and splits it when memory is
+/// short: an access meanwhile faults. khugepaged would also replace small pages that are locked.
 pub fn disable_huge_pages() {
     // SAFETY: a plain system call. If it is refused, health shows the faults.
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };

@@ -4,11 +4,13 @@
 //!
 //! A request has the target `tune` and the optional arguments `set`, lines `KEY=VALUE`, `release`,
 //! keys with spaces between them, and `by`, what asks for it. Among the lines may be
-//! `profile=NAME`; the line `rules=reload` stands alone. The response has the knobs that the request
-//! names, and with a profile those of the profile, or all if it changes nothing; the profile comes
-//! first. Or it is a sentence that says why nothing was changed. Only the scheduler's user can connect to
-//! the socket, so every client may change knobs. The socket of `--profile-group` takes requests for
-//! the profile alone, and responds with that.
+//! `profile=NAME`; the line `rules=reload` stands alone.
+//!
+//! The response has the knobs that the request names, and with a profile those of the profile, or
+//! all if it changes nothing; the profile comes first. Or it is a sentence that says why nothing
+//! was changed. Only the scheduler's user can connect to the socket, so every client may change
+//! knobs. The socket of `--profile-group` takes requests for the profile alone, and responds with
+//! that.
 
 use super::adaptive::{Adaptive, Change, Status};
 use super::cli::TuneArguments;

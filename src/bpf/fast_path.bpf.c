@@ -213,6 +213,20 @@ static void kick_for_requeue(struct task_struct *prev, struct fp_cpu *c, u32 cpu
 	}
 }
 
+/* Shortens the slice of the running task if very many tasks wait. */
+static void share_with_crowd(struct fp_cpu *c)
+{
+	u32 waiting = scx_bpf_dsq_nr_queued(SHARED_QUEUE);
+	struct fp_settings *s = the_settings();
+	u64 slice;
+
+	if (s)
+		waiting += s->nr_waiting;
+	slice = crowd_slice(c->slice, waiting, nr_online);
+	c->crowded = slice < c->slice;
+	c->slice = slice;
+}
+
 /* Records the task that runs on the CPU from now on. */
 static void occupies(struct fp_cpu *c, u32 cpu, struct task_struct *next, u64 now)
 {
@@ -223,6 +237,7 @@ static void occupies(struct fp_cpu *c, u32 cpu, struct task_struct *next, u64 no
 	c->handoffs = 0;
 	c->slice = 0;
 	c->low_weight = 0;
+	c->crowded = 0;
 	c->pid = next->pid;
 	if (!next->pid) {
 		c->occupant = FP_IDLE;
@@ -233,6 +248,8 @@ static void occupies(struct fp_cpu *c, u32 cpu, struct task_struct *next, u64 no
 		c->occupant = tier_of(next->pid);
 		c->slice = next->scx.slice;
 		c->low_weight = has_low_weight(next);
+		if (c->occupant < FP_LAT_CRITICAL)
+			share_with_crowd(c);
 		t = starts(next, cpu, c->occupant, now);
 		c->handoffs = t ? t->handoffs : 0;
 		end_slice(c, t, cpu);

@@ -86,6 +86,13 @@ enum fp_times {
 	/* The shortest time for which a timer is armed. */
 	FP_SOON_NS = 20 * 1000,
 	/*
+	 * Slices below LatCritical end early if a turn of all waiting tasks would take longer than
+	 * this: the kernel ejects a scheduler that leaves a task waiting for 5 s.
+	 */
+	FP_CROWD_TURN_NS = 1000 * 1000 * 1000,
+	/* But not before this: a switch costs some 10 us. */
+	FP_CROWD_SLICE_MIN_NS = 200 * 1000,
+	/*
 	 * A timer that is overdue for so long is taken for one that could not be started. An
 	 * interrupt is rarely late by a tick, and to start a timer twice does no harm.
 	 */
@@ -126,7 +133,8 @@ struct fp_cpu {
 	u64 kicked;
 	/* Nonzero if the running task is a low-weight task: SCHED_IDLE, or nice above 0. */
 	u32 low_weight;
-	u32 unused;
+	/* Nonzero if `slice` is less than the task was given: crowd_slice() of rules.h. */
+	u32 crowded;
 };
 
 /* One per task, two cache lines. Written by the fast path. */
@@ -201,7 +209,8 @@ struct fp_settings {
 	u64 batch_slice_ns;
 	/* Nonzero to wake an idle CPU when the scheduler process leaves while tasks wait. */
 	u32 wakes_idle;
-	u32 unused0;
+	/* Tasks that user space holds, in whole steps of 64: they are in no DSQ. */
+	u32 nr_waiting;
 	u64 unused[3];
 };
 

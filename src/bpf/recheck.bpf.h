@@ -99,7 +99,8 @@ static void check_later(s32 pid, u32 cpu, u64 now, u32 interval)
  * urgent. Tasks in this CPU's DSQ count as such, because user space has placed them there. Between
  * Batch tasks a tick ends slices that were given as long ones: a timer for each rest of a slice
  * would cost more than the wakeup that preempted the task. A low-weight task was given a short one:
- * nice 19 gets 0.16 ms, and a tick would make 4 of it.
+ * nice 19 gets 0.16 ms, and a tick would make 4 of it. Among very many tasks, ticks would make a
+ * turn too long.
  */
 static bool has_waiter(const struct fp_cpu *c, u32 cpu)
 {
@@ -107,7 +108,7 @@ static bool has_waiter(const struct fp_cpu *c, u32 cpu)
 
 	if (!s)
 		return false;
-	if (s->waiting > c->occupant || scx_bpf_dsq_nr_queued(cpu) > 0)
+	if (c->crowded || s->waiting > c->occupant || scx_bpf_dsq_nr_queued(cpu) > 0)
 		return true;
 	if (c->occupant != FP_BATCH)
 		return s->waiting == c->occupant;

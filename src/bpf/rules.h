@@ -91,6 +91,20 @@ static inline bool gives_way(const struct fp_cpu *c, const struct need *n,
 	return s->burst || n->now - c->since >= s->preempt_thresh_ns;
 }
 
+/*
+ * The slice of a task that begins to run while `waiting` tasks wait for one of `cpus` CPUs:
+ * `slice`, or so much less that a turn takes FP_CROWD_TURN_NS.
+ */
+static __always_inline u64 crowd_slice(u64 slice, u32 waiting, u32 cpus)
+{
+	u64 fair;
+
+	if (slice <= FP_CROWD_SLICE_MIN_NS || slice / cpus * waiting <= FP_CROWD_TURN_NS)
+		return slice;
+	fair = (u64)FP_CROWD_TURN_NS * cpus / waiting;
+	return fair > FP_CROWD_SLICE_MIN_NS ? fair : FP_CROWD_SLICE_MIN_NS;
+}
+
 /* The lower, the better: the lowest tier first, and within a tier a low-weight task. */
 static __always_inline u32 victim_rank(const struct fp_cpu *c)
 {

@@ -95,6 +95,11 @@ u32 host_count_handoff(u32 before, u32 asleep, u64 woke, u64 now)
 	return count_handoff(before, asleep, woke, now);
 }
 
+u64 host_crowd_slice(u64 slice, u32 waiting, u32 cpus)
+{
+	return crowd_slice(slice, waiting, cpus);
+}
+
 s32 host_order_verdict(const struct order_view *view, u64 size)
 {
 	return size == sizeof(*view) ? (s32)order_verdict(view) : -1;

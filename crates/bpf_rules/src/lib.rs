@@ -122,6 +122,7 @@ unsafe extern "C" {
     fn host_order_verdict(view: *const OrderView, size: u64) -> i32;
     fn host_note_kick(cpu: *mut Cpu, now: u64);
     fn host_count_handoff(before: u32, asleep: u32, woke: u64, now: u64) -> u32;
+    fn host_crowd_slice(slice: u64, waiting: u32, cpus: u32) -> u64;
 }
 
 /// The CPU to kick for the task. `need.here` is one of `cpus`.
@@ -157,6 +158,13 @@ pub fn note_kick(cpu: &mut Cpu, now: u64) {
 pub fn count_handoff(before: u8, asleep: bool, woke: u64, now: u64) -> u8 {
     // SAFETY: plain numbers.
     unsafe { host_count_handoff(before.into(), asleep.into(), woke, now) as u8 }
+}
+
+/// The slice of a task among `waiting` others, of `cpus` CPUs, which are not zero.
+pub fn crowd_slice(slice: u64, waiting: u32, cpus: u32) -> u64 {
+    assert!(cpus > 0);
+    // SAFETY: plain numbers, and no division by zero.
+    unsafe { host_crowd_slice(slice, waiting, cpus) }
 }
 
 /// Arms a timer, which is armed for the time `armed` or 0, for the time `at`: what it is armed for

@@ -9,10 +9,11 @@ use pandemonium_engine::orders::{self, Event, Occupant, Posted, REST_MIN, Verdic
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_sim::machine::limits::{
-    FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE, KICK_INTERVAL, KICKS_PER_WINDOW, OFFLINE, WINDOW_BITS,
+    CROWD_SLICE_MIN, CROWD_TURN, FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE, KICK_INTERVAL,
+    KICKS_PER_WINDOW, OFFLINE, WINDOW_BITS,
 };
 use pandemonium_sim::machine::rules::{
-    CpuView, Kicks, Need, Protection, count_handoff, find_victim,
+    CpuView, Kicks, Need, Protection, count_handoff, crowd_slice, find_victim,
 };
 use proptest::prelude::*;
 
@@ -139,6 +140,20 @@ proptest! {
         let woke = ago.map_or(0, |ago| NOW - ago);
         let counted = count_handoff(before, asleep, woke, NOW);
         prop_assert_eq!(bpf::count_handoff(before, asleep, woke, NOW), counted);
+    }
+
+    /// And a turn of all that wait takes no longer than the limit, unless slices are the least.
+    #[test]
+    fn both_shorten_slices_alike(
+        slice in prop_oneof![0..20_000_000u64, CROWD_SLICE_MIN - 1..CROWD_SLICE_MIN + 2],
+        waiting in prop_oneof![0..2_000u32, 0..200_000u32],
+        cpus in 1..=1024u32,
+    ) {
+        let shortened = crowd_slice(slice, waiting, cpus);
+        prop_assert_eq!(bpf::crowd_slice(slice, waiting, cpus), shortened);
+        prop_assert!(shortened <= slice && shortened >= slice.min(CROWD_SLICE_MIN));
+        let turn = shortened / u64::from(cpus) * u64::from(waiting);
+        prop_assert!(turn <= CROWD_TURN || shortened <= CROWD_SLICE_MIN);
     }
 
     /// A CPU that is kicked whenever it may be is kicked at most ten times in a window, and never

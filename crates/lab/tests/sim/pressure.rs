@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A long time.
+//! Very many tasks, and a long time.
 
 use crate::common::*;
 use pandemonium_engine::Policy;
 use pandemonium_engine::procdb::Minute;
 use pandemonium_engine::time::Span;
-use pandemonium_sim::checkers::{Checkers, Demands};
+use pandemonium_sim::checkers::{Checkers, Demands, Violation};
 use pandemonium_sim::machine::{Machine, START, Setup};
 use pandemonium_sim::measure::Measure;
 use std::time::Instant;
@@ -31,6 +31,43 @@ impl Held {
 
 const HOURS: usize = 24;
 const MINUTES: u64 = 60 * HOURS as u64;
+
+/// Ten thousand tasks that compute, on two CPUs, for 8 s; the last one begins after `spread_us`.
+fn crowd(spread_us: u64) -> Result<(), Violation> {
+    let crowd = format!(
+        r#"
+        name = "crowd"
+        about = "10,000 tasks that compute"
+        duration_ms = 8000
+        warmup_ms = 0
+        [[task]]
+        name = "hog"
+        kind = "burn"
+        count = 10000
+        spread_us = {spread_us}
+        "#
+    );
+    let (crowd, shape) = pandemonium_workload::read(&crowd, Some(2)).expect("a workload");
+    let demands = Demands { wait: ms(2_500), wait_each: Span::ZERO, idle: ms(100), ..DEMANDS };
+    let checkers = Checkers::new(shape.cpus, demands, false);
+    let mut machine = Machine::new(Setup::new(shape, 1), crowd, checkers);
+    let mut make = pandemonium(2);
+    machine.run(ms(8_000), &mut make(), &mut make);
+    machine.into_observer().finish(START + ms(8_000))
+}
+
+/// The kernel ejects a scheduler that leaves a task waiting for 5 s. Those that come at once wait
+/// in the kernel, because they do not fit into the ring.
+#[test]
+fn a_crowd_that_comes_at_once_runs_within_half_of_what_the_watchdog_allows() {
+    assert_eq!(crowd(0), Ok(()));
+}
+
+/// These wait in user space.
+#[test]
+fn a_crowd_that_comes_one_by_one_does_too() {
+    assert_eq!(crowd(4_000_000), Ok(()));
+}
 
 #[test]
 #[ignore = "minutes: cargo test --release --workspace --test sim a_day -- --ignored --nocapture"]

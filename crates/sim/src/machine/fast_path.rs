@@ -6,7 +6,7 @@
 use super::kernel::Wake;
 use super::limits::{BATCH, FOREIGN, HANDOFF_TRUST, IDLE, OFFLINE, RECHECK, SCAN, TURN};
 use super::orders::OrderSlot;
-use super::rules::{CpuView, Need, Protection, count_handoff, find_victim};
+use super::rules::{CpuView, Need, Protection, count_handoff, crowd_slice, find_victim};
 use super::state::{CpuRecord, Current, Kick, Where};
 use super::{Machine, Task};
 use crate::observer::{Event, Observer};
@@ -32,6 +32,8 @@ pub(super) struct Settings {
     /// Rank of the most urgent task that the policy holds, as far as the policy reports it;
     /// [`IDLE`] for none.
     pub waiting: u32,
+    /// How many tasks the policy holds, in whole steps of 64.
+    nr_waiting: u32,
 }
 
 impl Settings {
@@ -44,6 +46,7 @@ impl Settings {
         batch_slice: 0,
         wakes_idle: true,
         waiting: IDLE,
+        nr_waiting: 0,
     };
 
     fn protection(&self) -> Protection {
@@ -65,7 +68,9 @@ impl Settings {
     /// Takes over the policy's state, as the driver's `fast_path_settings` does.
     pub(super) fn tell<Q: Policy>(&mut self, policy: &Q, now: Stamp) {
         self.burst = policy.mode(now).burst;
-        self.waiting = match policy.waiting().nr_waiting() {
+        let waiting = policy.waiting().nr_waiting();
+        self.nr_waiting = (waiting / 64 * 64) as u32;
+        self.waiting = match waiting {
             0 => IDLE,
             _ if policy.wants_more() => rank(Tier::Interactive),
             _ => rank(Tier::Batch),
@@ -269,6 +274,11 @@ impl<W: Observer> Machine<W> {
             record.low_weight =
                 task.nice > 0 || self.workload.groups[task.group as usize].idle_class;
             record.handoffs = task.handoffs;
+            if task.tier() < Tier::LatCritical {
+                let waiting = self.shared.len() as u32 + self.settings.nr_waiting;
+                let slice = crowd_slice(record.slice, waiting, self.online);
+                (record.crowded, record.slice) = (slice < record.slice, slice);
+            }
         }
         let seen = &mut self.cpus[cpu as usize].seen;
         *seen = CpuRecord { kicks: seen.kicks, ..record };

@@ -39,6 +39,11 @@ pub const TURN_BITS: u32 = 19;
 pub const RECHECKS: u32 = 20;
 /// A timer is not armed for less: `FP_SOON_NS`.
 pub const SOON: u64 = 20_000;
+/// Slices below LatCritical end early if a turn of all waiting tasks takes longer:
+/// `FP_CROWD_TURN_NS`.
+pub const CROWD_TURN: u64 = 1_000_000_000;
+/// But not before this: `FP_CROWD_SLICE_MIN_NS`.
+pub const CROWD_SLICE_MIN: u64 = 200_000;
 /// Waiting tasks that the timer of a CPU checks: `FP_WAITERS`.
 pub const WAITERS: usize = 8;
 

@@ -90,7 +90,7 @@ impl<W: Observer> Machine<W> {
         let seen = &self.cpus[cpu as usize].seen;
         let (occupant, low_weight) = (self.rank_of(seen.current), seen.low_weight);
         let waiting = self.settings.waiting;
-        if !self.queues[cpu as usize].is_empty() || waiting > occupant {
+        if seen.crowded || !self.queues[cpu as usize].is_empty() || waiting > occupant {
             return true;
         }
         if occupant != rank(Tier::Batch) {

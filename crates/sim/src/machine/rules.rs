@@ -4,8 +4,8 @@
 //! `src/bpf/rules.h`, stated again. `crates/bpf_rules/tests/rules.rs` compares both.
 
 use super::limits::{
-    BATCH, FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE, KICK_INTERVAL, KICKS_PER_WINDOW, SCAN,
-    WINDOW_BITS,
+    BATCH, CROWD_SLICE_MIN, CROWD_TURN, FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE, KICK_INTERVAL,
+    KICKS_PER_WINDOW, SCAN, WINDOW_BITS,
 };
 
 /// The kicks of a CPU, which are limited: `kicked`, `window` and `kicks` of `struct fp_cpu`.
@@ -135,6 +135,16 @@ pub fn find_victim(
         }
     }
     best.map(|(_, _, cpu)| cpu)
+}
+
+/// The slice of a task that begins to run while `waiting` tasks wait for one of `cpus` CPUs:
+/// `slice`, or so much less that a turn takes [`CROWD_TURN`].
+pub fn crowd_slice(slice: u64, waiting: u32, cpus: u32) -> u64 {
+    let (waiting, cpus) = (u64::from(waiting), u64::from(cpus));
+    if slice <= CROWD_SLICE_MIN || slice / cpus * waiting <= CROWD_TURN {
+        return slice;
+    }
+    (CROWD_TURN * cpus / waiting).max(CROWD_SLICE_MIN)
 }
 
 /// How often a task has handed over its CPU, when it stops. Once it has woken another task, it has

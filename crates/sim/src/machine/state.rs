@@ -163,6 +163,8 @@ pub(super) struct CpuRecord {
     pub handoffs: u8,
     /// Whether the occupant has a low weight: nice above 0, or `SCHED_IDLE`.
     pub low_weight: bool,
+    /// Whether `slice` is less than the occupant was given, because very many tasks wait.
+    pub crowded: bool,
     pub kicks: Kicks,
 }
 
@@ -176,6 +178,7 @@ impl Default for CpuRecord {
             woke: 0,
             handoffs: 0,
             low_weight: false,
+            crowded: false,
             kicks: Kicks::default(),
         }
     }
