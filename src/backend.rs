@@ -376,6 +376,13 @@ impl<'cb> KernelPort<'cb> {
     }
 }
 
+/// The key of the decision: the lowest bit tells the backend whether the task is Batch.
+fn key(dispatch: &Dispatch) -> u64 {
+    let bit = u64::from(bpf_intf::backend_limits_PATCH_KEY_OF_BATCH);
+    let key = dispatch.vtime.as_raw() & !bit;
+    if dispatch.tier == Tier::Batch { key | bit } else { key }
+}
+
 impl Port for KernelPort<'_> {
     fn recv(&mut self) -> Option<Arrival> {
         loop {
@@ -425,7 +432,7 @@ impl Port for KernelPort<'_> {
                 cpu,
                 flags: 0,
                 slice_ns: dispatch.slice.as_nanos(),
-                vtime: dispatch.vtime.as_raw(),
+                vtime: key(dispatch),
                 enq_cnt: dispatch.ticket.0,
             });
             libbpf_sys::user_ring_buffer__submit(ring, sample);

@@ -10,6 +10,7 @@
  *
  *  file                 fault                                               wraps
  *  offline_cpu.h        tasks are queued for a CPU that goes offline        select_cpu, pick_idle
+ *  crowd.h              an urgent task waits behind thousands       insert_vtime
  *  drain_race.h         a CPU that finds the ring in use misses a decision  insert_vtime, drain
  *  drain_many.h         one dispatch call takes one decision                drain
  *  not_deciding.h       tasks are queued to a process that does not decide  ringbuf_reserve
@@ -24,9 +25,9 @@
  *                                                                           ringbuf_reserve, query
  *
  * The order is part of the program. A patch calls the kernel's functions by their own names, so all
- * patches come before all macros. drain_race.h comes before drain_many.h and exiting_task.h,
- * not_deciding.h before domain_return.h, and orders.h before stalled.h, because the latter use the
- * former.
+ * patches come before all macros. crowd.h comes before drain_race.h, that before drain_many.h and
+ * exiting_task.h, not_deciding.h before domain_return.h, and orders.h before stalled.h, because the
+ * latter use the former.
  */
 #ifndef __BACKEND_PATCHES_H
 #define __BACKEND_PATCHES_H
@@ -40,6 +41,7 @@
 
 #include "backend_patches/common.h"
 #include "backend_patches/offline_cpu.h"
+#include "backend_patches/crowd.h"
 #include "backend_patches/drain_race.h"
 #include "backend_patches/drain_many.h"
 #include "backend_patches/not_deciding.h"

@@ -105,6 +105,20 @@ static __always_inline u64 crowd_slice(u64 slice, u32 waiting, u32 cpus)
 	return fair > FP_CROWD_SLICE_MIN_NS ? fair : FP_CROWD_SLICE_MIN_NS;
 }
 
+/*
+ * The key in the shared DSQ of a Batch task that is queued with this slice and key while `queued`
+ * tasks wait there: not before its turn comes, so that urgent tasks pass all whose turn has not
+ * come.
+ */
+static __always_inline u64 crowd_key(u64 key, u64 now, u64 slice, u32 queued, u32 cpus)
+{
+	u64 turn = crowd_slice(slice, queued, cpus) / cpus * queued;
+
+	if (turn > FP_CROWD_TURN_NS)
+		turn = FP_CROWD_TURN_NS;
+	return key > now + turn ? key : now + turn;
+}
+
 /* The lower, the better: the lowest tier first, and within a tier a low-weight task. */
 static __always_inline u32 victim_rank(const struct fp_cpu *c)
 {

@@ -123,6 +123,7 @@ unsafe extern "C" {
     fn host_note_kick(cpu: *mut Cpu, now: u64);
     fn host_count_handoff(before: u32, asleep: u32, woke: u64, now: u64) -> u32;
     fn host_crowd_slice(slice: u64, waiting: u32, cpus: u32) -> u64;
+    fn host_crowd_key(key: u64, now: u64, slice: u64, queued: u32, cpus: u32) -> u64;
 }
 
 /// The CPU to kick for the task. `need.here` is one of `cpus`.
@@ -165,6 +166,14 @@ pub fn crowd_slice(slice: u64, waiting: u32, cpus: u32) -> u64 {
     assert!(cpus > 0);
     // SAFETY: plain numbers, and no division by zero.
     unsafe { host_crowd_slice(slice, waiting, cpus) }
+}
+
+/// The key in the shared DSQ of a Batch task behind `queued` others, on `cpus` CPUs, which are not
+/// zero.
+pub fn crowd_key(key: u64, now: u64, slice: u64, queued: u32, cpus: u32) -> u64 {
+    assert!(cpus > 0);
+    // SAFETY: plain numbers, and no division by zero.
+    unsafe { host_crowd_key(key, now, slice, queued, cpus) }
 }
 
 /// Arms a timer, which is armed for the time `armed` or 0, for the time `at`: what it is armed for

@@ -13,7 +13,7 @@ use pandemonium_sim::machine::limits::{
     KICKS_PER_WINDOW, OFFLINE, WINDOW_BITS,
 };
 use pandemonium_sim::machine::rules::{
-    CpuView, Kicks, Need, Protection, count_handoff, crowd_slice, find_victim,
+    CpuView, Kicks, Need, Protection, count_handoff, crowd_key, crowd_slice, find_victim,
 };
 use proptest::prelude::*;
 
@@ -154,6 +154,19 @@ proptest! {
         prop_assert!(shortened <= slice && shortened >= slice.min(CROWD_SLICE_MIN));
         let turn = shortened / u64::from(cpus) * u64::from(waiting);
         prop_assert!(turn <= CROWD_TURN || shortened <= CROWD_SLICE_MIN);
+    }
+
+    #[test]
+    fn both_put_off_turns_alike(
+        ahead in -20_000_000i64..40_000_000,
+        slice in 0..20_000_000u64,
+        queued in prop_oneof![0..2_000u32, 0..200_000u32],
+        cpus in 1..=1024u32,
+    ) {
+        let key = NOW.saturating_add_signed(ahead);
+        let put_off = crowd_key(key, NOW, slice, queued, cpus);
+        prop_assert_eq!(bpf::crowd_key(key, NOW, slice, queued, cpus), put_off);
+        prop_assert!(put_off >= key && put_off <= key.max(NOW + CROWD_TURN));
     }
 
     /// A CPU that is kicked whenever it may be is kicked at most ten times in a window, and never

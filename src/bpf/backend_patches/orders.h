@@ -339,7 +339,8 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
 		return true;
 	case ORDER_AGAIN:
 		order_count(ORDER_CONTINUED);
-		scx_bpf_dsq_insert_vtime(p, dsq, slot->slice, v.now + slot->key_offset, enq_flags);
+		v.key = patch_key_in_crowd(v.now + slot->key_offset, slot->slice);
+		scx_bpf_dsq_insert_vtime(p, dsq, slot->slice, v.key, enq_flags);
 		break;
 	case ORDER_PREEMPT:
 		order_count(ORDER_PREEMPTED);

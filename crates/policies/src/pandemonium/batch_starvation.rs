@@ -29,6 +29,10 @@ const STARVING: u64 = 8;
 /// down to half of the latter. Chosen: four such tasks together use a fair share.
 const OVER_SHARE: u64 = 4;
 
+/// A task that takes less than one part in this many of a CPU is never over share: among thousands
+/// of tasks a fair share is less than what a clock on the screen takes. Chosen: 2 %.
+const LITTLE: u64 = 50;
+
 /// The CPU time and the waits of all Batch tasks in the current window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchStarvation {
@@ -101,7 +105,8 @@ impl BatchStarvation {
     /// the previous result for this task.
     pub fn over_share(&self, now: Stamp, before: bool, (taken, whole): (u64, u64)) -> bool {
         let parts = if before { 2 * OVER_SHARE } else { self.parts };
-        (before || self.active(now)) && self.exceeds(taken, whole, parts)
+        let is_little = taken * LITTLE < whole;
+        (before || self.active(now)) && !is_little && self.exceeds(taken, whole, parts)
     }
 }
 
@@ -216,6 +221,16 @@ mod tests {
             enter.push([of(90), of(40), of(20), of(10)].iter().filter(|over| **over).count());
         }
         assert_eq!(enter, [1, 2, 3, 3]);
+    }
+
+    #[test]
+    fn among_thousands_a_task_that_takes_little_is_not_over_share() {
+        let mut batch_starvation = BatchStarvation::new(1);
+        for turn in 0..4_000 {
+            lost_cpu(&mut batch_starvation, turn / 4, Span::from_millis(1_024), Span::ZERO);
+        }
+        let over_share = |parts| batch_starvation.over_share(at(1_000), true, (parts, 1_000));
+        assert!(over_share(21) && !over_share(19));
     }
 
     #[test]

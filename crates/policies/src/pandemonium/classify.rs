@@ -15,7 +15,7 @@ use crate::knobs::Knobs;
 use alloc::vec::Vec;
 use pandemonium_engine::NAMES_MAX;
 use pandemonium_engine::task::{Arrival, Cause, Comm, Tier};
-use pandemonium_engine::time::Span;
+use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::treatment::TierDemand;
 
 /// Programs that draw the screen: a late frame of theirs delays the frames of all programs. A name
@@ -37,6 +37,11 @@ const KWORKER: &[u8] = b"kworker/";
 /// From this many wakeups in 100 ms on a task may be drawing frames: 20 a second, below the 24 of
 /// film.
 const FRAME_FREQ: u64 = 2;
+
+/// A task that has not slept for so long is CPU-bound, however little it ran: among thousands of
+/// tasks that compute each runs for a fraction of a millisecond a second, and a task that wakes up
+/// would wait for all of them. Chosen: far longer than an urgent task waits.
+const RUNNABLE_MAX: Span = Span::from_millis(500);
 
 /// The classification of a task, which is valid until its next message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -199,6 +204,7 @@ impl Classification {
     /// tier that the user demands for its process.
     pub fn update(
         &mut self,
+        now: Stamp,
         seen: &Behaviour,
         arrival: &Arrival,
         treatment: TierDemand,
@@ -213,7 +219,10 @@ impl Classification {
                     self.score = by_score(seen.score(), knobs);
                 }
             }
-            Cause::Requeue => self.cpu_bound |= seen.awake() > usual_limit(seen, knobs),
+            Cause::Requeue => {
+                self.cpu_bound |=
+                    seen.awake() > usual_limit(seen, knobs) || is_long_runnable(now, arrival);
+            }
         }
         let (mut tier, mut reason, mut behaves) = (self.score, 0, self.score);
         let subject = Subject { now: self, seen, arrival, knobs, treatment };
@@ -239,6 +248,12 @@ fn by_score(score: u32, knobs: &Knobs) -> Tier {
 /// Whether a task sleeps as often as frames are drawn.
 fn draws(seen: &Behaviour) -> bool {
     seen.is_known() && seen.wake_freq() >= FRAME_FREQ && seen.run() <= FRAME
+}
+
+/// Whether the task has not slept for [`RUNNABLE_MAX`], as far as that is known.
+fn is_long_runnable(now: Stamp, arrival: &Arrival) -> bool {
+    let woken = arrival.facts.map_or(Stamp::default(), |facts| facts.woken);
+    woken > Stamp::default() && now.since(woken) > RUNNABLE_MAX
 }
 
 /// How long a task may run without a sleep before it is CPU-bound: `cpu_bound_thresh`, or twice its
@@ -300,7 +315,6 @@ mod tests {
     use super::*;
     use pandemonium_engine::facts::Facts;
     use pandemonium_engine::task::{RawArrival, Weight};
-    use pandemonium_engine::time::Stamp;
 
     /// One task, driven by the messages that the kernel would send.
     struct TestTask {
@@ -334,7 +348,7 @@ mod tests {
             let arrival = Arrival { cause, awake, ..self.arrival };
             self.seen.observe(self.now, &arrival, Span::from_micros(ran_us));
             let (its, none) = (&mut self.classification, TierDemand::None);
-            its.update(&self.seen, &arrival, none, &self.knobs);
+            its.update(self.now, &self.seen, &arrival, none, &self.knobs);
             self.classification.tier
         }
 
@@ -393,6 +407,21 @@ mod tests {
         assert_eq!(task.message(Cause::Requeue, 1_000, 11_000), Tier::Batch);
         assert_eq!(task.message(Cause::Requeue, 100, 11_100), Tier::Batch);
         assert_eq!(task.settle(2_000, 100_000), Tier::Interactive);
+    }
+
+    #[test]
+    fn a_task_that_has_not_slept_for_half_a_second_is_cpu_bound_however_little_it_ran() {
+        let mut task = TestTask::of("hog");
+        let woken = task.now;
+        let facts = Facts { woken, wakeups: 1, ..Facts::default() };
+        task.arrival = Arrival { facts: Some(facts), ..task.arrival };
+        task.now = woken + Span::from_millis(499);
+        assert_eq!(task.message(Cause::Requeue, 1_000, 100), Tier::Interactive);
+        task.now = woken + Span::from_millis(502);
+        assert_eq!(task.message(Cause::Requeue, 1_000, 100), Tier::Batch);
+        task.arrival = Arrival { facts: None, ..task.arrival };
+        task.classification.cpu_bound = false;
+        assert_eq!(task.message(Cause::Requeue, 1_000, 100), Tier::Interactive, "not known");
     }
 
     #[test]

@@ -41,6 +41,7 @@ mod tests {
     use super::*;
     use crate::knobs::Knobs;
     use pandemonium_engine::task::{Arrival, Cause, Comm, RawArrival};
+    use pandemonium_engine::time::Stamp;
     use pandemonium_engine::treatment::TierDemand;
     use std::string::String;
 
@@ -51,7 +52,14 @@ mod tests {
         let arrival = Arrival { cause: Cause::Requeue, ..raw.decode().unwrap() };
         task.weight = arrival.weight;
         task.classification.cpu_bound = true;
-        task.classification.update(&task.behaviour, &arrival, TierDemand::None, &Knobs::default());
+        let now = Stamp::default();
+        task.classification.update(
+            now,
+            &task.behaviour,
+            &arrival,
+            TierDemand::None,
+            &Knobs::default(),
+        );
         let mut text = String::new();
         explain(&task, arrival.pid, &mut text).unwrap();
         let expected = "cc1 (pid 40) is Batch: it has used up its slices for longer than it \

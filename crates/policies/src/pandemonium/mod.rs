@@ -182,7 +182,7 @@ impl Pandemonium {
         let takes = task.behaviour.takes();
         its.over_share = self.batch_starvation.over_share(now, before.over_share, takes);
         its.in_crowd = self.crowd.holds(before.in_crowd, takes);
-        its.update(&task.behaviour, arrival, self.assigned.demand(treatment), knobs);
+        its.update(now, &task.behaviour, arrival, self.assigned.demand(treatment), knobs);
         let turned = its.cpu_bound && !before.cpu_bound;
         task.weight = arrival.weight;
         task.effective_weight = effective_weight(arrival.weight, its.tier) as u16;

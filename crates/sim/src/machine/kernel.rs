@@ -6,12 +6,13 @@
 use super::Machine;
 use super::cpu::{Next, Prev};
 use super::limits::{DRAIN, RING};
+use super::rules::crowd_key;
 use super::state::{Current, Down, Kick, Stage, Where};
 use crate::observer::{Event, Observer};
 use crate::topology::Mask;
 use crate::workload::weight_of_nice;
 use pandemonium_engine::orders::Bounds;
-use pandemonium_engine::task::{ENQ_WAKEUP, RawArrival};
+use pandemonium_engine::task::{ENQ_WAKEUP, RawArrival, Tier};
 
 /// The flag of an enqueue for a task that ran until then. No flag of the kernel says so.
 pub(super) const LOST_CPU: u64 = 1 << 63;
@@ -104,6 +105,10 @@ impl<W: Observer> Machine<W> {
         let Some(cpu) = down.cpu else {
             // The backend does not check the ticket of a decision without a CPU.
             if is_queued {
+                let vtime = match down.dispatch.tier {
+                    Tier::Batch => self.key_in_crowd(slice, vtime),
+                    _ => vtime,
+                };
                 self.place(slot, None, slice, vtime);
             } else {
                 self.emit(Event::Void(down.dispatch));
@@ -119,6 +124,11 @@ impl<W: Observer> Machine<W> {
         }
         self.place(slot, Some(target), slice, vtime);
         self.kick_cpu(target, Kick::Idle);
+    }
+
+    /// The key of a Batch task that is queued to the shared DSQ with this one.
+    pub(super) fn key_in_crowd(&self, slice: u64, key: u64) -> u64 {
+        crowd_key(key, self.now, slice, self.shared.len() as u32, self.online)
     }
 
     /// Puts the task of a decision into a DSQ.

@@ -65,6 +65,7 @@ impl<W: Observer> Machine<W> {
             }
             Verdict::Again => {
                 let key = self.now + u64::from(order.key_offset);
+                let key = self.key_in_crowd(order.slice.into(), key);
                 self.insert(slot, None, order.slice.into(), key);
             }
             Verdict::Queue | Verdict::QueueHere => {

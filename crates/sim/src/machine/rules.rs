@@ -147,6 +147,14 @@ pub fn crowd_slice(slice: u64, waiting: u32, cpus: u32) -> u64 {
     (CROWD_TURN * cpus / waiting).max(CROWD_SLICE_MIN)
 }
 
+/// The key in the shared DSQ of a Batch task that is queued with this slice and key while `queued`
+/// tasks wait there: not before its turn comes, so that urgent tasks pass all whose turn has not
+/// come.
+pub fn crowd_key(key: u64, now: u64, slice: u64, queued: u32, cpus: u32) -> u64 {
+    let turn = crowd_slice(slice, queued, cpus) / u64::from(cpus) * u64::from(queued);
+    key.max(now + turn.min(CROWD_TURN))
+}
+
 /// How often a task has handed over its CPU, when it stops. Once it has woken another task, it has
 /// if it sleeps soon, and has not if it does anything else.
 pub fn count_handoff(before: u8, asleep: bool, woke: u64, now: u64) -> u8 {
