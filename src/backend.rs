@@ -12,7 +12,7 @@ mod stalls;
 pub use self::orders::OrderCounters;
 pub use self::stalls::{StallCause, StallCounters};
 use super::clock;
-use super::fast_path::{FastPath, Settings};
+use super::fast_path::{FastPath, Settings, occupant};
 use super::fast_path_counters::FastPathCounters;
 use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, RawArrival, Tier};
@@ -376,11 +376,10 @@ impl<'cb> KernelPort<'cb> {
     }
 }
 
-/// The key of the decision: the lowest bit tells the backend whether the task is Batch.
+/// The key of the decision. Its low bits tell the backend the tier.
 fn key(dispatch: &Dispatch) -> u64 {
-    let bit = u64::from(bpf_intf::backend_limits_PATCH_KEY_OF_BATCH);
-    let key = dispatch.vtime.as_raw() & !bit;
-    if dispatch.tier == Tier::Batch { key | bit } else { key }
+    let key = dispatch.vtime.as_raw() & !u64::from(bpf_intf::backend_limits_PATCH_KEY_TIER);
+    key | u64::from(occupant(dispatch.tier))
 }
 
 impl Port for KernelPort<'_> {

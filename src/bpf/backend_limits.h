@@ -13,8 +13,8 @@ enum backend_limits {
 	BACKEND_SCHED_DSQ = BACKEND_SHARED_DSQ + 1,
 	/* Decisions that one dispatch call takes at most: backend_patches/drain_many.h. */
 	PATCH_DRAIN = 8,
-	/* The bit of a decision's key that says that the task is Batch: backend_patches/crowd.h. */
-	PATCH_KEY_OF_BATCH = 1,
+	/* The bits of a decision's key that are the task's tier: backend_patches/crowd.h. */
+	PATCH_KEY_TIER = 3,
 };
 
 /* What the scheduler process does: backend_patches/round_in_progress.h and not_deciding.h. */

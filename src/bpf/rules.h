@@ -119,6 +119,16 @@ static __always_inline u64 crowd_key(u64 key, u64 now, u64 slice, u32 queued, u3
 	return key > now + turn ? key : now + turn;
 }
 
+/*
+ * The key in the shared DSQ of a LatCritical task that is queued with this key while `queued` tasks
+ * wait there: earlier by FP_CROWD_TURN_NS if there are more than FP_CROWD for each CPU, so that it
+ * passes all of them.
+ */
+static __always_inline u64 crowd_passing_key(u64 key, u32 queued, u32 cpus)
+{
+	return queued > FP_CROWD * cpus ? key - FP_CROWD_TURN_NS : key;
+}
+
 /* The lower, the better: the lowest tier first, and within a tier a low-weight task. */
 static __always_inline u32 victim_rank(const struct fp_cpu *c)
 {

@@ -105,6 +105,11 @@ u64 host_crowd_key(u64 key, u64 now, u64 slice, u32 queued, u32 cpus)
 	return crowd_key(key, now, slice, queued, cpus);
 }
 
+u64 host_crowd_passing_key(u64 key, u32 queued, u32 cpus)
+{
+	return crowd_passing_key(key, queued, cpus);
+}
+
 s32 host_order_verdict(const struct order_view *view, u64 size)
 {
 	return size == sizeof(*view) ? (s32)order_verdict(view) : -1;

@@ -123,6 +123,7 @@ unsafe extern "C" {
     fn host_note_kick(cpu: *mut Cpu, now: u64);
     fn host_count_handoff(before: u32, asleep: u32, woke: u64, now: u64) -> u32;
     fn host_crowd_slice(slice: u64, waiting: u32, cpus: u32) -> u64;
+    fn host_crowd_passing_key(key: u64, queued: u32, cpus: u32) -> u64;
     fn host_crowd_key(key: u64, now: u64, slice: u64, queued: u32, cpus: u32) -> u64;
 }
 
@@ -174,6 +175,12 @@ pub fn crowd_key(key: u64, now: u64, slice: u64, queued: u32, cpus: u32) -> u64 
     assert!(cpus > 0);
     // SAFETY: plain numbers, and no division by zero.
     unsafe { host_crowd_key(key, now, slice, queued, cpus) }
+}
+
+/// The key in the shared DSQ of a LatCritical task behind `queued` others, on `cpus` CPUs.
+pub fn crowd_passing_key(key: u64, queued: u32, cpus: u32) -> u64 {
+    // SAFETY: plain numbers.
+    unsafe { host_crowd_passing_key(key, queued, cpus) }
 }
 
 /// Arms a timer, which is armed for the time `armed` or 0, for the time `at`: what it is armed for

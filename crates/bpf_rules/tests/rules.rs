@@ -13,7 +13,8 @@ use pandemonium_sim::machine::limits::{
     KICKS_PER_WINDOW, OFFLINE, WINDOW_BITS,
 };
 use pandemonium_sim::machine::rules::{
-    CpuView, Kicks, Need, Protection, count_handoff, crowd_key, crowd_slice, find_victim,
+    CpuView, Kicks, Need, Protection, count_handoff, crowd_key, crowd_passing_key, crowd_slice,
+    find_victim,
 };
 use proptest::prelude::*;
 
@@ -167,6 +168,8 @@ proptest! {
         let put_off = crowd_key(key, NOW, slice, queued, cpus);
         prop_assert_eq!(bpf::crowd_key(key, NOW, slice, queued, cpus), put_off);
         prop_assert!(put_off >= key && put_off <= key.max(NOW + CROWD_TURN));
+        let passing = crowd_passing_key(key, queued, cpus);
+        prop_assert_eq!(bpf::crowd_passing_key(key, queued, cpus), passing);
     }
 
     /// A CPU that is kicked whenever it may be is kicked at most ten times in a window, and never

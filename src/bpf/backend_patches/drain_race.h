@@ -92,7 +92,7 @@ static __always_inline void patch_drain_begins(void)
 		mine->named[g] = mine->found[g] = 0;
 }
 
-/* Remembers the CPU that a decision names, and puts off the turn of a Batch task in a crowd. */
+/* Remembers the CPU that a decision names. The low bits of the key are the tier. */
 static __always_inline bool patch_insert_vtime(struct task_struct *p, u64 dsq, u64 slice, u64 vtime,
 					       u64 enq_flags)
 {
@@ -101,8 +101,8 @@ static __always_inline bool patch_insert_vtime(struct task_struct *p, u64 dsq, u
 	if (dsq < PATCH_CPUS) {
 		mine->named[patch_group(dsq)] |= patch_bit(dsq);
 		mine->any = 1;
-	} else if (dsq == BACKEND_SHARED_DSQ && vtime & PATCH_KEY_OF_BATCH) {
-		vtime = patch_key_in_crowd(vtime, slice);
+	} else if (dsq == BACKEND_SHARED_DSQ) {
+		vtime = patch_key_in_crowd(vtime & PATCH_KEY_TIER, vtime, slice);
 	}
 	return scx_bpf_dsq_insert_vtime(p, dsq, slice, vtime, enq_flags);
 }

@@ -6,7 +6,7 @@
 use super::Machine;
 use super::cpu::{Next, Prev};
 use super::limits::{DRAIN, RING};
-use super::rules::crowd_key;
+use super::rules::{crowd_key, crowd_passing_key};
 use super::state::{Current, Down, Kick, Stage, Where};
 use crate::observer::{Event, Observer};
 use crate::topology::Mask;
@@ -105,10 +105,7 @@ impl<W: Observer> Machine<W> {
         let Some(cpu) = down.cpu else {
             // The backend does not check the ticket of a decision without a CPU.
             if is_queued {
-                let vtime = match down.dispatch.tier {
-                    Tier::Batch => self.key_in_crowd(slice, vtime),
-                    _ => vtime,
-                };
+                let vtime = self.key_in_crowd(down.dispatch.tier, slice, vtime);
                 self.place(slot, None, slice, vtime);
             } else {
                 self.emit(Event::Void(down.dispatch));
@@ -126,9 +123,14 @@ impl<W: Observer> Machine<W> {
         self.kick_cpu(target, Kick::Idle);
     }
 
-    /// The key of a Batch task that is queued to the shared DSQ with this one.
-    pub(super) fn key_in_crowd(&self, slice: u64, key: u64) -> u64 {
-        crowd_key(key, self.now, slice, self.shared.len() as u32, self.online)
+    /// The key of a task of this tier that is queued to the shared DSQ with this slice and key.
+    pub(super) fn key_in_crowd(&self, tier: Tier, slice: u64, key: u64) -> u64 {
+        let (queued, cpus) = (self.shared.len() as u32, self.online);
+        match tier {
+            Tier::Batch => crowd_key(key, self.now, slice, queued, cpus),
+            Tier::Interactive => key,
+            Tier::LatCritical => crowd_passing_key(key, queued, cpus),
+        }
     }
 
     /// Puts the task of a decision into a DSQ.

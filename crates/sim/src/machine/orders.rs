@@ -65,12 +65,13 @@ impl<W: Observer> Machine<W> {
             }
             Verdict::Again => {
                 let key = self.now + u64::from(order.key_offset);
-                let key = self.key_in_crowd(order.slice.into(), key);
+                let key = self.key_in_crowd(Tier::Batch, order.slice.into(), key);
                 self.insert(slot, None, order.slice.into(), key);
             }
             Verdict::Queue | Verdict::QueueHere => {
                 self.order_slot(slot).preempted = None;
                 let key = self.now + u64::from(order.key_offset);
+                let key = self.key_in_crowd(order.tier, order.slice.into(), key);
                 let own = (verdict == Verdict::QueueHere).then_some(cpu);
                 self.insert(slot, own, order.slice.into(), key);
                 if self.cpus[cpu as usize].current == Current::Idle {

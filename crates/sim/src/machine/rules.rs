@@ -4,8 +4,8 @@
 //! `src/bpf/rules.h`, stated again. `crates/bpf_rules/tests/rules.rs` compares both.
 
 use super::limits::{
-    BATCH, CROWD_SLICE_MIN, CROWD_TURN, FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE, KICK_INTERVAL,
-    KICKS_PER_WINDOW, SCAN, WINDOW_BITS,
+    BATCH, CROWD, CROWD_SLICE_MIN, CROWD_TURN, FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE,
+    KICK_INTERVAL, KICKS_PER_WINDOW, SCAN, WINDOW_BITS,
 };
 
 /// The kicks of a CPU, which are limited: `kicked`, `window` and `kicks` of `struct fp_cpu`.
@@ -153,6 +153,14 @@ pub fn crowd_slice(slice: u64, waiting: u32, cpus: u32) -> u64 {
 pub fn crowd_key(key: u64, now: u64, slice: u64, queued: u32, cpus: u32) -> u64 {
     let turn = crowd_slice(slice, queued, cpus) / u64::from(cpus) * u64::from(queued);
     key.max(now + turn.min(CROWD_TURN))
+}
+
+/// The key in the shared DSQ of a LatCritical task that is queued with this key while `queued`
+/// tasks wait there: earlier by [`CROWD_TURN`] if there are more than [`CROWD`] for each CPU, so
+/// that it passes all of them.
+pub fn crowd_passing_key(key: u64, queued: u32, cpus: u32) -> u64 {
+    let is_crowd = queued > CROWD.saturating_mul(cpus);
+    key.saturating_sub(if is_crowd { CROWD_TURN } else { 0 })
 }
 
 /// How often a task has handed over its CPU, when it stops. Once it has woken another task, it has

@@ -25,8 +25,9 @@ const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 /// A task that is forked at the same time may take a chosen pid.
 const ATTEMPTS: usize = 16;
 const STACK: usize = 16 << 10;
-/// A unit of a hog's work, in rounds: short, because it looks for the end between two.
-const UNIT: u32 = HOG_ROUNDS / 4;
+/// A unit of a hog's work, in rounds: shorter than the shortest slice, so that the time between two
+/// units tells how long it waited.
+const UNIT: u32 = HOG_ROUNDS / 32;
 
 /// What a member does.
 #[derive(Clone, Copy, Debug)]

@@ -271,6 +271,23 @@ impl Scheduler {
         }
     }
 
+    /// Its processes, the one that schedules last.
+    pub fn processes(&self) -> Vec<libc::pid_t> {
+        let mut processes = vec![self.pid()];
+        processes.extend(family::children_of(self.pid()));
+        processes
+    }
+
+    /// Kills it, whatever it does now, and waits for the kernel's own scheduler.
+    pub fn kill(mut self) -> Result<()> {
+        for process in self.processes() {
+            // SAFETY: a plain system call.
+            unsafe { libc::kill(process, libc::SIGKILL) };
+        }
+        self.wait_for_end(EXIT_LIMIT)?;
+        kernel::wait_for_state("disabled", STOP_LIMIT)
+    }
+
     /// Waits for an end that the scenario caused otherwise.
     pub fn wait_for_end(&mut self, limit: Duration) -> Result<Ended> {
         match wait_with_limit(&mut self.child, limit)? {

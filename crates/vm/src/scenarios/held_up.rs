@@ -167,7 +167,7 @@ fn real_time_hog(guest: &Guest) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-fn bind(pid: libc::pid_t, cpu: usize) -> Result<()> {
+pub(super) fn bind(pid: libc::pid_t, cpu: usize) -> Result<()> {
     // SAFETY: plain system calls; all-zero is an empty set of CPUs.
     let bound = unsafe {
         let mut cpus: libc::cpu_set_t = std::mem::zeroed();
@@ -178,7 +178,7 @@ fn bind(pid: libc::pid_t, cpu: usize) -> Result<()> {
     Ok(())
 }
 
-fn make_real_time(load: &Load) -> Result<()> {
+pub(super) fn make_real_time(load: &Load) -> Result<()> {
     let lowest = libc::sched_param { sched_priority: 1 };
     for worker in load.workers() {
         // SAFETY: a plain system call.
@@ -207,7 +207,7 @@ fn expect_stall(scheduler: &Scheduler, cause: &str) -> Result<u64> {
     Ok(ms)
 }
 
-fn signal(pid: libc::pid_t, signal: libc::c_int) -> Result<()> {
+pub(super) fn signal(pid: libc::pid_t, signal: libc::c_int) -> Result<()> {
     // SAFETY: a plain system call.
     ensure!(unsafe { libc::kill(pid, signal) } == 0, "process {pid} has ended");
     Ok(())

@@ -12,6 +12,7 @@ pub mod distribution;
 mod domain;
 mod errors;
 mod fast_path;
+mod faults;
 mod harness;
 mod held_up;
 mod hotplug;
@@ -73,6 +74,7 @@ pub const APART: &[Scenario] = &[
     bars::BARS,
     lab::LAB,
     lab::BENCH_TRUST,
+    faults::FAULTS,
     held_up::STALLED_4_CPUS,
     lifecycle::KERNEL_CHECK,
     many_cpus::MANY_CPUS,

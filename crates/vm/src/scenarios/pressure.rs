@@ -9,7 +9,8 @@ mod crowds;
 mod forks;
 
 use self::crowds::{runnable, threads};
-use self::forks::{BESIDE_BOMB_MS, Bomb, fork_bomb, short_tasks};
+pub(super) use self::forks::Bomb;
+use self::forks::{BESIDE_BOMB_MS, fork_bomb, short_tasks};
 use super::control::ask;
 use super::procdb::{LEARNING, NAME, run_tickers};
 use crate::guest::crowd::{Crowd, Life};

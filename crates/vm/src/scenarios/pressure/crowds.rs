@@ -9,7 +9,7 @@ use crate::guest::memory::Memory;
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, report};
 use crate::scenarios::control::ask;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
@@ -21,6 +21,8 @@ const TURN_MAX: Duration = Duration::from_millis(2_500);
 const BESIDE_HOGS: Duration = Duration::from_millis(50);
 /// Seconds until all have run, and for how long they are watched then.
 const SETTLE_S: u64 = 8;
+/// They begin within this time after that.
+const BEGIN_S: u64 = 60;
 const WATCHED_S: u64 = 12;
 
 pub(super) fn runnable(guest: &Guest) -> Result<()> {
@@ -33,24 +35,45 @@ pub(super) fn runnable(guest: &Guest) -> Result<()> {
     crowd.add(1, Life::Ticker { period })?;
     watch_crowd(&scheduler, SETTLE_S)?;
     let (tickers, hogs): (Vec<_>, Vec<_>) = split(&crowd, &[0, HOGS + 1]);
+    await_begin(&scheduler, &hogs)?;
     tickers.iter().for_each(|member| member.begin_anew());
+    hogs.iter().for_each(|member| member.begin_anew());
     let before: Vec<u64> = hogs.iter().map(|hog| hog.steps()).collect();
     let middle = Memory::of_scheduler(&scheduler)?;
     watch_crowd(&scheduler, WATCHED_S)?;
-    let done = hogs.iter().zip(before).map(|(hog, before)| hog.steps() - before);
-    let (least, most) = (done.clone().min(), done.max());
+    let mut done: Vec<u64> =
+        hogs.iter().zip(before).map(|(hog, before)| hog.steps() - before).collect();
+    done.sort_unstable();
     let longest = hogs.iter().map(|hog| hog.longest()).max().context("there are hogs")?;
+    let [least, hundredth, half, last, most] =
+        [0, 10, 500, 990, 1_000].map(|permille| done[(HOGS - 1) * permille / 1_000]);
     report::note(format!(
-        "{HOGS} hogs: the longest wait of one was {longest:?}; units of one: {least:?} to {most:?}"
+        "{HOGS} hogs: the longest wait of one was {longest:?}; units of one: {least}, 1 % \
+         {hundredth}, half {half}, 99 % {last}, {most}"
     ));
     let late = expect_punctual("beside them", &tickers, BESIDE_HOGS);
     Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle)?;
     expect_sound(&scheduler)?;
     late?;
-    ensure!(least > Some(0), "a hog did not run");
+    ensure!(least > 0, "a hog did not run");
     ensure!(longest <= TURN_MAX, "a hog waited for {longest:?}, longer than {TURN_MAX:?}");
     drop(crowd);
     scheduler.finish().map(drop)
+}
+
+/// Waits until each has done something. A new thread maps a stack for its signals, and waits for
+/// another one that does so and has lost its CPU.
+fn await_begin(scheduler: &Scheduler, hogs: &[&Member]) -> Result<()> {
+    for second in 1..=BEGIN_S {
+        let idle = hogs.iter().filter(|hog| hog.steps() == 0).count();
+        if idle == 0 {
+            report::note(format!("all began within {second} s"));
+            return Ok(());
+        }
+        report::progress(format!("{idle} have not begun"));
+        watch_crowd(scheduler, 1)?;
+    }
+    bail!("some of {} threads have not begun after {BEGIN_S} s", hogs.len())
 }
 
 /// The members with these numbers, and the others.

@@ -23,10 +23,10 @@ const BOMB_S: u64 = 10;
 pub(super) const BESIDE_BOMB_MS: f64 = 50.0;
 
 /// A bomb that goes on until the value is dropped.
-pub(super) struct Bomb(libc::pid_t);
+pub(in crate::scenarios) struct Bomb(libc::pid_t);
 
 impl Bomb {
-    pub(super) fn start() -> Result<Bomb> {
+    pub(in crate::scenarios) fn start() -> Result<Bomb> {
         fs::create_dir_all(BOMB).context("making a control group")?;
         fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+pids").context("counting pids")?;
         fs::write(format!("{BOMB}/pids.max"), BOMB_MAX.to_string()).context("limiting pids")?;
