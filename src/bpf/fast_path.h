@@ -59,7 +59,7 @@ enum fp_limits {
 	FP_KICKS_PER_WINDOW = 10,
 	FP_WINDOW_BITS = 20,
 	/* A LatCritical task passes all in the shared DSQ if there are more for each CPU. */
-	FP_CROWD = 32,
+	FP_CROWD = 8,
 	/* Tasks that wait for their turn are checked together, at multiples of 2^19 ns. */
 	FP_TURN_BITS = 19,
 };
