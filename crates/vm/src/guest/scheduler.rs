@@ -26,7 +26,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 
 /// The file name of this project's scheduler, which must pass every check. Other schedulers must
 /// pass the basic ones.
-const OURS: &str = "scx_pandemonium_user";
+pub const OURS: &str = "scx_pandemonium_user";
 
 /// How the output of a scheduler is read.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::held_up::{bind, make_real_time, signal};
 use super::pressure::Bomb;
 use crate::guest::crowd::{Crowd, Life};
 use crate::guest::load::{Kind, Load};
-use crate::guest::scheduler::Scheduler;
+use crate::guest::scheduler::{OURS, Scheduler};
 use crate::guest::{Guest, kernel, report, wakeups};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::Result;
@@ -60,8 +60,10 @@ const OF_SCHEDULERS: [(&str, Strike); 4] = [
 ];
 
 fn faults(guest: &Guest) -> Result<()> {
-    for (name, strike) in OF_MACHINES {
-        measure(&format!("kernel's own, {name}"), None, strike)?;
+    if guest.orders.scheduler == OURS {
+        for (name, strike) in OF_MACHINES {
+            measure(&format!("kernel's own, {name}"), None, strike)?;
+        }
     }
     for (name, strike) in OF_MACHINES.into_iter().chain(OF_SCHEDULERS) {
         measure(name, Some(Scheduler::start(guest, &[])?), strike)?;
