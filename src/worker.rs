@@ -283,7 +283,7 @@ fn fast_path_settings(policy: &dyn Policy, waiting: Option<Tier>, now: Stamp) ->
         batch_slice: rules.batch_slice,
         wakes_idle: rules.wakes_idle,
         waiting,
-        nr_waiting: (policy.waiting().nr_waiting() / 64 * 64) as u32,
+        nr_waiting: policy.waiting().nr_waiting_in_steps(),
     }
 }
 

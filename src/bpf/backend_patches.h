@@ -10,7 +10,7 @@
  *
  *  file                 fault                                               wraps
  *  offline_cpu.h        tasks are queued for a CPU that goes offline        select_cpu, pick_idle
- *  crowd.h              an urgent task waits behind thousands       insert_vtime
+ *  crowd.h              an urgent task waits behind thousands of others     insert_vtime
  *  drain_race.h         a CPU that finds the ring in use misses a decision  insert_vtime, drain
  *  drain_many.h         one dispatch call takes one decision                drain
  *  not_deciding.h       tasks are queued to a process that does not decide  ringbuf_reserve

@@ -107,8 +107,8 @@ static __always_inline u64 crowd_slice(u64 slice, u32 waiting, u32 cpus)
 
 /*
  * The key in the shared DSQ of a Batch task that is queued with this slice and key while `queued`
- * tasks wait there: not before its turn comes, so that urgent tasks pass all whose turn has not
- * come.
+ * tasks wait there. It is at least the time at which the task is due if each of these runs once
+ * before it. So an urgent task passes the Batch tasks that are not due yet.
  */
 static __always_inline u64 crowd_key(u64 key, u64 now, u64 slice, u32 queued, u32 cpus)
 {

@@ -131,6 +131,10 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 pub trait Waiting {
     /// How many.
     fn nr_waiting(&self) -> usize;
+    /// The same in whole steps of 64, for a driver that tells the kernel only what has changed.
+    fn nr_waiting_in_steps(&self) -> u32 {
+        (self.nr_waiting() / 64 * 64) as u32
+    }
     /// Whether one more arrival can be taken in.
     fn has_room(&self) -> bool;
     /// How long the longest waiting task has waited.

@@ -9,7 +9,7 @@
  * Batch tasks of the last 20 ms, and waits for all others. That many tasks get into the DSQ when
  * they begin, as unknown ones, and each that runs makes room for another.
  *
- * Fix: the key of a Batch task is at least the time at which its turn comes, and a LatCritical task
+ * Fix: the key of a Batch task is at least the time at which it is due, and a LatCritical task
  * passes all if there are very many.
  *
  * How to see it: VM scenario `runnable-10000`; `crates/lab/tests/sim/pressure.rs`.
@@ -24,16 +24,16 @@
 /* Set by the backend as it begins; main.bpf.c declares it again. */
 volatile u64 nr_online_cpus;
 
-/* The key of a task of this tier that is queued to the shared DSQ with this key and slice. */
-static __always_inline u64 patch_key_in_crowd(u32 tier, u64 key, u64 slice)
+/* The key of a task of this tier that is queued to the shared DSQ now with this key and slice. */
+static __always_inline u64 patch_key_in_crowd(u32 tier, u64 key, u64 slice, u64 now)
 {
-	u32 queued = scx_bpf_dsq_nr_queued(BACKEND_SHARED_DSQ), cpus = nr_online_cpus;
+	u32 queued, cpus = nr_online_cpus;
 
-	if (!cpus)
+	if (!cpus || (tier != FP_BATCH && tier != FP_LAT_CRITICAL))
 		return key;
-	if (tier == FP_BATCH)
-		return crowd_key(key, bpf_ktime_get_ns(), slice, queued, cpus);
-	return tier == FP_LAT_CRITICAL ? crowd_passing_key(key, queued, cpus) : key;
+	queued = scx_bpf_dsq_nr_queued(BACKEND_SHARED_DSQ);
+	return tier == FP_BATCH ? crowd_key(key, now, slice, queued, cpus) :
+				  crowd_passing_key(key, queued, cpus);
 }
 
 #endif

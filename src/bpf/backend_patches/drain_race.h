@@ -102,7 +102,8 @@ static __always_inline bool patch_insert_vtime(struct task_struct *p, u64 dsq, u
 		mine->named[patch_group(dsq)] |= patch_bit(dsq);
 		mine->any = 1;
 	} else if (dsq == BACKEND_SHARED_DSQ) {
-		vtime = patch_key_in_crowd(vtime & PATCH_KEY_TIER, vtime, slice);
+		vtime = patch_key_in_crowd(vtime & PATCH_KEY_TIER, vtime, slice,
+					   bpf_ktime_get_ns());
 	}
 	return scx_bpf_dsq_insert_vtime(p, dsq, slice, vtime, enq_flags);
 }

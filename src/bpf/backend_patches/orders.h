@@ -339,7 +339,7 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
 		return true;
 	case ORDER_AGAIN:
 		order_count(ORDER_CONTINUED);
-		v.key = patch_key_in_crowd(FP_BATCH, v.now + slot->key_offset, slot->slice);
+		v.key = patch_key_in_crowd(FP_BATCH, v.now + slot->key_offset, slot->slice, v.now);
 		scx_bpf_dsq_insert_vtime(p, dsq, slot->slice, v.key, enq_flags);
 		break;
 	case ORDER_PREEMPT:
@@ -357,7 +357,7 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
 	case ORDER_QUEUE:
 		order_count(ORDER_QUEUED);
 		slot->victim = 0;
-		v.key = patch_key_in_crowd(slot->tier, v.key, slot->slice);
+		v.key = patch_key_in_crowd(slot->tier, v.key, slot->slice, v.now);
 		scx_bpf_dsq_insert_vtime(p, dsq, slot->slice, v.key, enq_flags);
 		if (v.occupant == FP_IDLE)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);

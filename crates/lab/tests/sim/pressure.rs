@@ -64,8 +64,8 @@ fn beside_crowd(spread_us: u64) -> Result<Span, Violation> {
 }
 
 /// The kernel ejects a scheduler that leaves a task waiting for 5 s, and half of that is demanded.
-/// A wakeup waits for some of the tasks whose turn has come: it was a second while it waited for
-/// all. Those that come at once do not fit into the ring, so many wait in the kernel.
+/// A wakeup waits for the hogs that are overdue: it took a second while it waited for all hogs.
+/// Hogs that begin at once do not fit into the ring, so many of them wait in the kernel.
 #[test]
 fn beside_a_crowd_that_comes_at_once_a_wakeup_is_early() {
     let longest = beside_crowd(0).expect("no hog waits for too long");

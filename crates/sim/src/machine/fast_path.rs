@@ -68,9 +68,8 @@ impl Settings {
     /// Takes over the policy's state, as the driver's `fast_path_settings` does.
     pub(super) fn tell<Q: Policy>(&mut self, policy: &Q, now: Stamp) {
         self.burst = policy.mode(now).burst;
-        let waiting = policy.waiting().nr_waiting();
-        self.nr_waiting = (waiting / 64 * 64) as u32;
-        self.waiting = match waiting {
+        self.nr_waiting = policy.waiting().nr_waiting_in_steps();
+        self.waiting = match policy.waiting().nr_waiting() {
             0 => IDLE,
             _ if policy.wants_more() => rank(Tier::Interactive),
             _ => rank(Tier::Batch),

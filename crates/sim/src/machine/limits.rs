@@ -42,10 +42,10 @@ pub const SOON: u64 = 20_000;
 /// Slices below LatCritical end early if a turn of all waiting tasks takes longer:
 /// `FP_CROWD_TURN_NS`.
 pub const CROWD_TURN: u64 = 1_000_000_000;
-/// A LatCritical task passes all in the shared DSQ if there are more for each CPU: `FP_CROWD`.
-pub const CROWD: u32 = 8;
 /// But not before this: `FP_CROWD_SLICE_MIN_NS`.
 pub const CROWD_SLICE_MIN: u64 = 200_000;
+/// A LatCritical task passes all in the shared DSQ if there are more for each CPU: `FP_CROWD`.
+pub const CROWD: u32 = 8;
 /// Waiting tasks that the timer of a CPU checks: `FP_WAITERS`.
 pub const WAITERS: usize = 8;
 

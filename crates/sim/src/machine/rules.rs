@@ -148,8 +148,8 @@ pub fn crowd_slice(slice: u64, waiting: u32, cpus: u32) -> u64 {
 }
 
 /// The key in the shared DSQ of a Batch task that is queued with this slice and key while `queued`
-/// tasks wait there: not before its turn comes, so that urgent tasks pass all whose turn has not
-/// come.
+/// tasks wait there. It is at least the time at which the task is due if each of these runs once
+/// before it. So an urgent task passes the Batch tasks that are not due yet.
 pub fn crowd_key(key: u64, now: u64, slice: u64, queued: u32, cpus: u32) -> u64 {
     let turn = crowd_slice(slice, queued, cpus) / u64::from(cpus) * u64::from(queued);
     key.max(now + turn.min(CROWD_TURN))

@@ -105,11 +105,14 @@ fn measure(name: &str, scheduler: Option<Scheduler>, strike: Strike) -> Result<(
 fn fate(scheduler: &Scheduler) -> String {
     for _ in 0..BACK_S {
         if scheduler.expect_in_charge().is_ok() {
-            return "; in charge".into();
+            break;
         }
         sleep(SETTLE);
     }
-    scheduler.expect_in_charge().map_or_else(|why| format!("; {why:#}"), |()| "; in charge".into())
+    match scheduler.expect_in_charge() {
+        Ok(()) => "; in charge".into(),
+        Err(why) => format!("; {why:#}"),
+    }
 }
 
 fn crowd(_: Option<&Scheduler>) -> Result<()> {

@@ -36,13 +36,10 @@ pub(super) fn runnable(guest: &Guest) -> Result<()> {
     watch_crowd(&scheduler, SETTLE_S)?;
     let (tickers, hogs): (Vec<_>, Vec<_>) = split(&crowd, &[0, HOGS + 1]);
     await_begin(&scheduler, &hogs)?;
-    tickers.iter().for_each(|member| member.begin_anew());
-    hogs.iter().for_each(|member| member.begin_anew());
-    let before: Vec<u64> = hogs.iter().map(|hog| hog.steps()).collect();
+    crowd.members().iter().for_each(|member| member.begin_anew());
     let middle = Memory::of_scheduler(&scheduler)?;
     watch_crowd(&scheduler, WATCHED_S)?;
-    let mut done: Vec<u64> =
-        hogs.iter().zip(before).map(|(hog, before)| hog.steps() - before).collect();
+    let mut done: Vec<u64> = hogs.iter().map(|hog| hog.steps()).collect();
     done.sort_unstable();
     let longest = hogs.iter().map(|hog| hog.longest()).max().context("there are hogs")?;
     let [least, hundredth, half, last, most] =
