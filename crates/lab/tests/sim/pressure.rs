@@ -8,7 +8,7 @@ use pandemonium_engine::procdb::Minute;
 use pandemonium_engine::time::Span;
 use pandemonium_sim::checkers::{Checkers, Demands, Violation};
 use pandemonium_sim::machine::{Machine, START, Setup};
-use pandemonium_sim::measure::Measure;
+use pandemonium_sim::measure::{Measure, Outcome};
 use std::time::Instant;
 
 /// What a policy holds.
@@ -32,8 +32,20 @@ impl Held {
 const HOURS: usize = 24;
 const MINUTES: u64 = 60 * HOURS as u64;
 
-/// Ten thousand tasks that compute, on two CPUs, and one that wakes up, for 8 s; the hogs begin
-/// `spread_us` apart. Returns the longest wait of the one that wakes up, in the last 3 s.
+/// Runs a workload on so many CPUs for 8 s, in which no task may wait for more than 2.5 s.
+fn eight_seconds_of(text: &str, cpus: u32) -> Result<Outcome, Violation> {
+    let (crowd, shape) = pandemonium_workload::read(text, Some(cpus)).expect("a workload");
+    let demands = Demands { wait: ms(2_500), wait_each: Span::ZERO, idle: ms(100), ..DEMANDS };
+    let observer = (Measure::new(&crowd, shape.cpus), Checkers::new(shape.cpus, demands, false));
+    let mut machine = Machine::new(Setup::new(shape, 1), crowd, observer);
+    let mut make = pandemonium(cpus);
+    machine.run(ms(8_000), &mut make(), &mut make);
+    let ((measure, checkers), end) = (machine.into_observer(), START + ms(8_000));
+    checkers.finish(end).map(|()| measure.finish(end))
+}
+
+/// Ten thousand tasks that compute, on two CPUs, and one that wakes up; the hogs begin `spread_us`
+/// apart. Returns the longest wait of the one that wakes up, in the last 3 s.
 fn beside_crowd(spread_us: u64) -> Result<Span, Violation> {
     let crowd = format!(
         r#"
@@ -53,14 +65,43 @@ fn beside_crowd(spread_us: u64) -> Result<Span, Violation> {
         work_us = 75
         "#
     );
-    let (crowd, shape) = pandemonium_workload::read(&crowd, Some(2)).expect("a workload");
-    let demands = Demands { wait: ms(2_500), wait_each: Span::ZERO, idle: ms(100), ..DEMANDS };
-    let observer = (Measure::new(&crowd, shape.cpus), Checkers::new(shape.cpus, demands, false));
-    let mut machine = Machine::new(Setup::new(shape, 1), crowd, observer);
-    let mut make = pandemonium(2);
-    machine.run(ms(8_000), &mut make(), &mut make);
-    let ((measure, checkers), end) = (machine.into_observer(), START + ms(8_000));
-    checkers.finish(end).map(|()| measure.finish(end).groups[1].wake.longest())
+    eight_seconds_of(&crowd, 2).map(|outcome| outcome.groups[1].wake.longest())
+}
+
+/// Tasks that compute for 3 ms, wait for a while, and fill three CPUs together, as in a fork bomb.
+const VERY_MANY: &str = r#"
+    name = "many"
+    about = "tasks that each take little and fill the machine together, hogs, and tasks that wake up"
+    duration_ms = 8000
+    warmup_ms = 3000
+    [[task]]
+    name = "hog"
+    kind = "burn"
+    count = 6
+    [[task]]
+    name = "many"
+    kind = "sleep"
+    count = 300
+    sleep_us = 20000
+    work_us = 3000
+    spread_us = 500
+    [[task]]
+    name = "waking"
+    kind = "sleep"
+    count = 4
+    sleep_us = 2000
+    work_us = 100
+"#;
+
+/// Batch starves, and the tasks that wake up take more than each of the many, but they are not why.
+#[test]
+fn very_many_tasks_that_take_little_become_batch_and_not_those_that_wake_up() {
+    let outcome = eight_seconds_of(VERY_MANY, 3).expect("no task waits for too long");
+    let [hogs, _, waking] = &outcome.groups[..] else { unreachable!("three groups") };
+    assert!(waking.wake.longest() <= ms(2), "a wakeup waited for {}", waking.wake.longest());
+    // Each hog and each of the many would get a part in 306 of three CPUs.
+    let fair = outcome.window.as_nanos() * 3 * 6 / 306;
+    assert!(hogs.work * 8 > fair, "hogs did {} of {fair}", hogs.work);
 }
 
 /// The kernel ejects a scheduler that leaves a task waiting for 5 s, and half of that is demanded.

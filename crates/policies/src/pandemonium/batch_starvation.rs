@@ -10,6 +10,10 @@
 //! a higher tier that uses more than a part of a fair share is *over share* and becomes Batch, so
 //! that it shares the machine with the hogs by virtual time. An urgent task that uses little, such
 //! as audio, keeps its tier.
+//!
+//! Very many tasks may starve Batch although each uses little: hundreds of processes that fork and
+//! compute for a few milliseconds. Then those that use most become over share, too, and if that is
+//! not enough those that use less follow.
 
 use pandemonium_engine::task::{Cause, Tier};
 use pandemonium_engine::time::{Span, Stamp};
@@ -29,20 +33,53 @@ const STARVING: u64 = 8;
 /// down to half of the latter. Chosen: four such tasks together use a fair share.
 const OVER_SHARE: u64 = 4;
 
-/// A task that takes less than one part in this many of a CPU is never over share: among thousands
-/// of tasks a fair share is less than what a clock on the screen takes. Chosen: 2 %.
-const LITTLE: u64 = 50;
+/// Very many are more than this many for each CPU. Chosen: as many as no desktop has busy at once.
+const VERY_MANY: u64 = 16;
+/// Of very many tasks those are over share first that take more than a CPU divided by this, which
+/// is the average of so many.
+const MANY_MIN: u64 = VERY_MANY;
+/// Of very many tasks those that take less than a CPU divided by this never are over share. Chosen:
+/// 0.2 %, far above a clock on the screen.
+const MANY_MAX: u64 = 500;
 
-/// The CPU time and the waits of all Batch tasks in the current window.
+/// What a message tells about the CPU time of its task.
+#[derive(Clone, Copy, Debug)]
+pub struct Use {
+    /// The tier that the task had.
+    pub tier: Tier,
+    /// Why the message was sent.
+    pub cause: Cause,
+    /// The time since the last message.
+    pub since: Span,
+    /// How long the task ran since then.
+    pub ran: Span,
+    /// The CPU time that the task takes lately, of so much time.
+    pub takes: (u64, u64),
+}
+
+/// What happened since a window began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Window {
+    began: Stamp,
+    /// CPU time and waits of all Batch tasks.
+    ran: Span,
+    waited: Span,
+    /// Tasks above Batch of which each takes little, and their CPU time.
+    small: u64,
+    small_ran: Span,
+}
+
+/// Whether Batch starves, and who uses more than a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchStarvation {
     cpus: u64,
-    began: Stamp,
-    ran: Span,
-    waited: Span,
+    window: Window,
     /// While Batch starves, a task that takes more than a fair share divided by this becomes over
     /// share. 0 if Batch did not starve in the last window.
     parts: u64,
+    /// While very many tasks starve Batch, one that takes more than a CPU divided by this becomes
+    /// over share, however small its part. 0 if they do not.
+    parts_of_many: u64,
     /// How many tasks contended for the CPUs in the last window.
     contenders: u64,
 }
@@ -50,29 +87,30 @@ pub struct BatchStarvation {
 impl BatchStarvation {
     pub fn new(cpus: u32) -> BatchStarvation {
         let cpus = cpus.into();
-        BatchStarvation {
-            cpus,
-            began: Stamp::default(),
-            ran: Span::ZERO,
-            waited: Span::ZERO,
-            parts: 0,
-            contenders: cpus,
-        }
+        let window = Window::default();
+        BatchStarvation { cpus, window, parts: 0, parts_of_many: 0, contenders: cpus }
     }
 
-    /// Counts a message of a task that was of `tier`. A Batch task that lost its CPU was runnable
-    /// for all of `since`, the time since its last message, and ran for `ran` of it.
-    pub fn on_message(&mut self, now: Stamp, tier: Tier, cause: Cause, since: Span, ran: Span) {
-        if tier != Tier::Batch || cause != Cause::Requeue {
-            return;
-        }
-        let length = now.since(self.began);
-        let (since, ran) = (since.min(SINCE_MAX), ran.min(SINCE_MAX));
-        self.ran += ran;
-        self.waited += since - ran;
-        if length >= WINDOW {
-            self.evaluate(length);
-            (self.began, self.ran, self.waited) = (now, Span::ZERO, Span::ZERO);
+    /// Counts a message. A Batch task that lost its CPU was runnable since its last message.
+    pub fn on_message(&mut self, now: Stamp, message: &Use) {
+        let (since, ran) = (message.since.min(SINCE_MAX), message.ran.min(SINCE_MAX));
+        let length = now.since(self.window.began);
+        match message.tier {
+            Tier::Batch if message.cause == Cause::Requeue => {
+                self.window.ran += ran;
+                self.window.waited += since - ran;
+                if length >= WINDOW {
+                    self.evaluate(length);
+                    self.window = Window { began: now, ..Window::default() };
+                }
+            }
+            Tier::Batch => {}
+            _ if self.exceeds(message.takes, OVER_SHARE) => {}
+            _ => {
+                self.window.small_ran += ran;
+                // Each task counts once in a window.
+                self.window.small += u64::from(message.since >= length);
+            }
         }
     }
 
@@ -80,17 +118,33 @@ impl BatchStarvation {
     /// by the length of the window (Little's law). In the worst case all CPUs run other tasks
     /// besides.
     fn evaluate(&mut self, length: Span) {
-        let wanted = self.ran + self.waited;
+        let Window { ran, waited, .. } = self.window;
+        let wanted = ran + waited;
         self.contenders = self.cpus + wanted.as_nanos() / length.as_nanos().max(1);
         // With less waiting than this Batch does not starve, however little it ran.
-        let waited_long = self.waited >= WINDOW.scale(1, 2);
-        let starves =
-            waited_long && !self.exceeds(self.ran.as_nanos(), wanted.as_nanos(), STARVING);
+        let waited_long = waited >= WINDOW.scale(1, 2);
+        let starves = waited_long && !self.exceeds((ran.as_nanos(), wanted.as_nanos()), STARVING);
+        self.parts_of_many = match (starves, self.parts_of_many) {
+            (true, parts) if self.is_starved_by_many(length) => {
+                (parts + parts / 2).clamp(MANY_MIN, MANY_MAX)
+            }
+            (true, parts) => parts,
+            (false, parts) if parts > MANY_MIN => parts - parts / 4,
+            (false, _) => 0,
+        };
         self.parts = if starves { (2 * self.parts).clamp(1, OVER_SHARE) } else { 0 };
     }
 
+    /// Whether very many tasks that take little each take more than half of the machine, although
+    /// those that take more are over share.
+    fn is_starved_by_many(&self, length: Span) -> bool {
+        let Window { small, small_ran, .. } = self.window;
+        let most = small_ran.as_nanos() * 2 > length.as_nanos() * self.cpus;
+        most && small > VERY_MANY * self.cpus && self.parts == OVER_SHARE
+    }
+
     /// Whether `taken` of `whole` is more than a fair share divided by `parts`.
-    fn exceeds(&self, taken: u64, whole: u64, parts: u64) -> bool {
+    fn exceeds(&self, (taken, whole): (u64, u64), parts: u64) -> bool {
         let [taken, whole, contenders, cpus] =
             [taken, whole, self.contenders, self.cpus].map(u128::from);
         taken * contenders * u128::from(parts) > whole * cpus
@@ -98,15 +152,36 @@ impl BatchStarvation {
 
     /// Whether Batch starves. The result expires when no Batch task sends messages any more.
     fn active(&self, now: Stamp) -> bool {
-        self.parts > 0 && now.since(self.began) < WINDOW.scale(2, 1)
+        self.parts > 0 && now.since(self.window.began) < WINDOW.scale(2, 1)
     }
 
-    /// Whether a task that uses `taken` of `whole`, the time of one CPU, is over share. `before` is
-    /// the previous result for this task.
-    pub fn over_share(&self, now: Stamp, before: bool, (taken, whole): (u64, u64)) -> bool {
-        let parts = if before { 2 * OVER_SHARE } else { self.parts };
-        let is_little = taken * LITTLE < whole;
-        (before || self.active(now)) && !is_little && self.exceeds(taken, whole, parts)
+    /// Whether a task of this tier that uses `taken` of `whole`, the time of one CPU, is over
+    /// share. `before` is the previous result for this task.
+    pub fn over_share(
+        &self,
+        now: Stamp,
+        before: bool,
+        tier: Tier,
+        (taken, whole): (u64, u64),
+    ) -> bool {
+        let (parts, parts_of_many) = match before {
+            true => (2 * OVER_SHARE, 2 * self.parts_of_many),
+            false => (self.parts, self.parts_of_many),
+        };
+        let is_one_of_many = tier != Tier::LatCritical && taken * parts_of_many > whole;
+        let takes_much = taken * little(tier) >= whole && self.exceeds((taken, whole), parts);
+        (before || self.active(now)) && (takes_much || is_one_of_many)
+    }
+}
+
+/// A task that takes less than a CPU divided by this is over share as one of very many only, since
+/// among thousands of tasks a fair share is less than what a clock on the screen takes. Chosen: 2 %,
+/// and for LatCritical tasks 12.5 %, because audio and input are not why Batch starves, and
+/// [`crowd`](super::crowd) lowers those that together take much.
+const fn little(tier: Tier) -> u64 {
+    match tier {
+        Tier::LatCritical => 8,
+        Tier::Interactive | Tier::Batch => 50,
     }
 }
 
@@ -117,13 +192,18 @@ mod tests {
     use std::vec::Vec;
 
     const HALF: (u64, u64) = (1, 2);
+    const MIDDLE: Tier = Tier::Interactive;
 
     fn at(ms: u64) -> Stamp {
         Stamp::from_nanos((1 << 40) + ms * 1_000_000)
     }
 
+    fn message(tier: Tier, cause: Cause, since: Span, ran: Span) -> Use {
+        Use { tier, cause, since, ran, takes: (0, 1) }
+    }
+
     fn lost_cpu(batch_starvation: &mut BatchStarvation, ms: u64, since: Span, ran: Span) {
-        batch_starvation.on_message(at(ms), Tier::Batch, Cause::Requeue, since, ran);
+        batch_starvation.on_message(at(ms), &message(Tier::Batch, Cause::Requeue, since, ran));
     }
 
     /// One second on one CPU, in which a Batch task runs for `ran` out of every 20 ms.
@@ -157,20 +237,11 @@ mod tests {
         let mut batch_starvation = BatchStarvation::new(1);
         let since = Span::from_millis(20);
         for turn in 0..50 {
-            batch_starvation.on_message(
-                at(turn * 20),
-                Tier::Interactive,
-                Cause::Requeue,
-                since,
-                Span::ZERO,
-            );
-            batch_starvation.on_message(
-                at(turn * 20),
-                Tier::Batch,
-                Cause::Wakeup,
-                since,
-                Span::ZERO,
-            );
+            for (tier, cause) in [(Tier::Interactive, Cause::Requeue), (Tier::Batch, Cause::Wakeup)]
+            {
+                let message = message(tier, cause, since, Span::ZERO);
+                batch_starvation.on_message(at(turn * 20), &message);
+            }
         }
         assert!(!batch_starvation.active(at(1_000)));
     }
@@ -204,10 +275,10 @@ mod tests {
     fn a_task_is_over_share_above_a_quarter_of_a_share_and_down_to_an_eighth() {
         let batch_starvation = second_of(Span::ZERO);
         let now = at(1_000);
-        assert!(batch_starvation.over_share(now, false, HALF));
-        assert!(!batch_starvation.over_share(now, false, (1, 9)));
-        assert!(batch_starvation.over_share(now, true, (1, 9)));
-        assert!(!batch_starvation.over_share(now, true, (1, 17)));
+        assert!(batch_starvation.over_share(now, false, MIDDLE, HALF));
+        assert!(!batch_starvation.over_share(now, false, MIDDLE, (1, 9)));
+        assert!(batch_starvation.over_share(now, true, MIDDLE, (1, 9)));
+        assert!(!batch_starvation.over_share(now, true, MIDDLE, (1, 17)));
     }
 
     #[test]
@@ -217,7 +288,8 @@ mod tests {
         let mut enter = Vec::new();
         for window in 1..=4 {
             lost_cpu(&mut batch_starvation, window * 256, Span::from_millis(256), Span::ZERO);
-            let of = |percent| batch_starvation.over_share(at(window * 256), false, (percent, 100));
+            let now = at(window * 256);
+            let of = |percent| batch_starvation.over_share(now, false, MIDDLE, (percent, 100));
             enter.push([of(90), of(40), of(20), of(10)].iter().filter(|over| **over).count());
         }
         assert_eq!(enter, [1, 2, 3, 3]);
@@ -229,14 +301,59 @@ mod tests {
         for turn in 0..4_000 {
             lost_cpu(&mut batch_starvation, turn / 4, Span::from_millis(1_024), Span::ZERO);
         }
-        let over_share = |parts| batch_starvation.over_share(at(1_000), true, (parts, 1_000));
-        assert!(over_share(21) && !over_share(19));
+        let over_share =
+            |tier, parts| batch_starvation.over_share(at(1_000), true, tier, (parts, 1_000));
+        assert!(over_share(MIDDLE, 20) && !over_share(MIDDLE, 19));
+        assert!(over_share(Tier::LatCritical, 125) && !over_share(Tier::LatCritical, 124));
     }
 
     #[test]
     fn without_starvation_no_task_becomes_over_share() {
         let batch_starvation = second_of(Span::from_millis(10));
-        assert!(!batch_starvation.over_share(at(1_000), false, HALF));
-        assert!(batch_starvation.over_share(at(1_000), true, HALF));
+        assert!(!batch_starvation.over_share(at(1_000), false, MIDDLE, HALF));
+        assert!(batch_starvation.over_share(at(1_000), true, MIDDLE, HALF));
+    }
+
+    /// One CPU, on which a hog waits and `number` Interactive tasks take all of it together, for so
+    /// many windows.
+    fn beside_many(number: u64, windows: u64) -> BatchStarvation {
+        let mut batch_starvation = BatchStarvation::new(1);
+        lost_cpu(&mut batch_starvation, 0, Span::ZERO, Span::ZERO);
+        let ran = Span::from_nanos(WINDOW.as_nanos() / number);
+        for window in 1..=windows {
+            let end = window * 256;
+            for _ in 0..number {
+                let it = Use { takes: (1, number), ..message(MIDDLE, Cause::Wakeup, WINDOW, ran) };
+                batch_starvation.on_message(at(end - 1), &it);
+            }
+            lost_cpu(&mut batch_starvation, end, Span::from_millis(256), Span::ZERO);
+        }
+        batch_starvation
+    }
+
+    #[test]
+    fn of_very_many_tasks_those_that_take_most_become_over_share() {
+        let (late, takes) = (at(12 * 256), |percent| (percent, 100));
+        let few = beside_many(VERY_MANY, 12);
+        assert!(!few.over_share(late, false, MIDDLE, takes(1)), "{few:?}");
+        for (windows, over) in [(3, [false; 3]), (5, [true, false, false]), (12, [true; 3])] {
+            let many = beside_many(200, windows);
+            let now = at(windows * 256);
+            let of = |percent| many.over_share(now, false, MIDDLE, takes(percent));
+            assert_eq!([6, 2, 1].map(of), over, "{many:?}");
+            assert!(!many.over_share(now, false, Tier::LatCritical, takes(6)));
+        }
+        assert!(!beside_many(200, 40).over_share(at(40 * 256), false, MIDDLE, (1, 600)));
+    }
+
+    #[test]
+    fn the_limit_for_very_many_tasks_rises_when_batch_no_longer_starves() {
+        let mut many = beside_many(200, 12);
+        let of = |many: &BatchStarvation, end| many.over_share(at(end), true, MIDDLE, (1, 100));
+        assert!(of(&many, 12 * 256));
+        for window in 13..30 {
+            lost_cpu(&mut many, window * 256, Span::from_millis(256), Span::from_millis(128));
+        }
+        assert!(!of(&many, 30 * 256), "{many:?}");
     }
 }

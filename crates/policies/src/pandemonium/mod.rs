@@ -27,7 +27,7 @@ mod policy_type;
 mod slices;
 
 use self::assigned::Assigned;
-use self::batch_starvation::BatchStarvation;
+use self::batch_starvation::{BatchStarvation, Use};
 use self::classify::Classifier;
 use self::crowd::Crowd;
 use self::fair::{Clock, KeyInput, charge, effective_weight};
@@ -174,13 +174,16 @@ impl Pandemonium {
         let before = task.classification;
         let is_behind = self.clock.is_far_ahead_of(task.vruntime);
         task.note_end(arrival.cause, ran, is_behind, knobs);
-        self.batch_starvation.on_message(now, before.tier, arrival.cause, since, ran);
-        self.crowd.on_message(now, before.tier, before.in_crowd, ran);
+        let (tier, takes) = (before.tier, task.behaviour.takes());
+        let used = Use { tier, cause: arrival.cause, since, ran, takes };
+        self.batch_starvation.on_message(now, &used);
+        self.crowd.on_message(now, tier, before.in_crowd, ran);
         task.behaviour.observe(now, arrival, ran);
         let its = &mut task.classification;
         its.treatment = treatment;
         let takes = task.behaviour.takes();
-        its.over_share = self.batch_starvation.over_share(now, before.over_share, takes);
+        its.over_share =
+            self.batch_starvation.over_share(now, before.over_share, before.tier, takes);
         its.in_crowd = self.crowd.holds(before.in_crowd, takes);
         its.update(now, &task.behaviour, arrival, self.assigned.demand(treatment), knobs);
         let turned = its.cpu_bound && !before.cpu_bound;
