@@ -71,7 +71,7 @@ fn beside_crowd(spread_us: u64) -> Result<Span, Violation> {
 /// Tasks that compute for 3 ms, wait for a while, and fill three CPUs together, as in a fork bomb.
 const VERY_MANY: &str = r#"
     name = "many"
-    about = "tasks that each take little and fill the machine together, hogs, and tasks that wake up"
+    about = "tasks that each take little and fill the machine together"
     duration_ms = 8000
     warmup_ms = 3000
     [[task]]

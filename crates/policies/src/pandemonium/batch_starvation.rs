@@ -175,9 +175,10 @@ impl BatchStarvation {
 }
 
 /// A task that takes less than a CPU divided by this is over share as one of very many only, since
-/// among thousands of tasks a fair share is less than what a clock on the screen takes. Chosen: 2 %,
-/// and for LatCritical tasks 12.5 %, because audio and input are not why Batch starves, and
-/// [`crowd`](super::crowd) lowers those that together take much.
+/// among thousands of tasks a fair share is less than what a clock on the screen takes.
+///
+/// Chosen: 2 %, and for LatCritical tasks 12.5 %, as audio and input are not why Batch starves, and
+/// and [`crowd`](super::crowd) lowers those that together take much.
 const fn little(tier: Tier) -> u64 {
     match tier {
         Tier::LatCritical => 8,
