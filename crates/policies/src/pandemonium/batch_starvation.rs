@@ -178,7 +178,7 @@ impl BatchStarvation {
 /// among thousands of tasks a fair share is less than what a clock on the screen takes.
 ///
 /// Chosen: 2 %, and for LatCritical tasks 12.5 %, as audio and input are not why Batch starves, and
-/// and [`crowd`](super::crowd) lowers those that together take much.
+/// [`crowd`](super::crowd) lowers those that together take much.
 const fn little(tier: Tier) -> u64 {
     match tier {
         Tier::LatCritical => 8,
