@@ -233,6 +233,7 @@ impl<'cb> KernelPort<'cb> {
     fn refresh_view(&mut self) {
         let fast = self.fast.as_ref().filter(|_| self.places_all);
         let (idle, busy) = fast.map(FastPath::occupancy).unwrap_or_default();
+        let counts = self.bpf.skel.maps.bss_data.as_deref().map(orders::counts).unwrap_or_default();
         self.view = MachineView {
             cpus: *self.bpf.nr_online_cpus_mut() as u32,
             running: *self.bpf.nr_running_mut() as u32,
@@ -240,7 +241,8 @@ impl<'cb> KernelPort<'cb> {
             here: CpuId::new(unsafe { libc::sched_getcpu() }),
             idle,
             busy,
-            passed: self.bpf.skel.maps.bss_data.as_deref().map_or(0, orders::passed),
+            passed: counts.passed,
+            queued: counts.queued,
         };
     }
 

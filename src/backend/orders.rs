@@ -67,7 +67,7 @@ pub(super) fn add_facts(bss: &mut types::bss, pid: Pid, facts: &mut Facts) {
 
 /// Publishes the bounds, and which tasks wait for a decision; `None` to execute no order.
 pub(super) fn publish(bss: &mut types::bss, bounds: Option<&Bounds>) {
-    let passed = passed(bss);
+    let passed = counts(bss).passed;
     let shared = &raw mut bss.order_bounds;
     // SAFETY: points into live memory. The backend reads each field by itself, and any mix of old
     // and new ones is valid.
@@ -94,10 +94,24 @@ pub(super) fn rest(bss: &mut types::bss, waiting: Option<Tier>) {
     unsafe { (&raw mut bss.order_bounds.pending).write_volatile(pending) };
 }
 
-/// The number of orders executed while Batch work waited.
-pub(super) fn passed(bss: &types::bss) -> u32 {
-    // SAFETY: a reference to live memory, read as volatile because the kernel writes it.
-    unsafe { (&raw const bss.order_passed).read_volatile() }
+/// What the view of the machine says of decided tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Orders executed while Batch work waited.
+    pub(super) passed: u32,
+    /// Tasks in the shared queue.
+    pub(super) queued: u32,
+}
+
+/// Reads these counts.
+pub(super) fn counts(bss: &types::bss) -> Counts {
+    // SAFETY: references to live memory, read as volatile because the kernel writes it.
+    unsafe {
+        Counts {
+            passed: (&raw const bss.order_passed).read_volatile(),
+            queued: (&raw const bss.order_queued).read_volatile(),
+        }
+    }
 }
 
 /// Orders executed, by what came of it.

@@ -25,6 +25,9 @@ pub struct MachineView {
     pub busy: CpuMask,
     /// Orders executed so far while Batch work waited for a decision. Wraps.
     pub passed: u32,
+    /// Decided tasks that wait in the shared queue, as far as the CPU on which we are deciding may
+    /// run one of them.
+    pub queued: u32,
 }
 
 impl MachineView {
@@ -36,6 +39,7 @@ impl MachineView {
         idle: CpuMask::EMPTY,
         busy: CpuMask::EMPTY,
         passed: 0,
+        queued: 0,
     };
 }
 

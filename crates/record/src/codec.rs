@@ -478,6 +478,7 @@ mod tests {
             idle,
             busy: cpus(&[0, 2, 130]),
             passed: 7,
+            queued: 3,
         };
         let mut all = std::vec![
             Entry::Began { now: Stamp::from_nanos(u64::MAX), view },

@@ -94,6 +94,11 @@ struct order_bounds order_bounds;
 struct order_cpu order_cpus[BACKEND_SHARED_DSQ];
 /* Orders executed while Batch work waited in user space. */
 u32 order_passed;
+/*
+ * Decided tasks in the shared DSQ when the scheduler process last got a CPU; 0 if none of them may
+ * use that CPU. User space decides on no more Batch tasks while enough wait.
+ */
+u32 order_queued;
 
 static __always_inline struct order_cpu *order_cpu_of(s32 cpu)
 {
@@ -357,7 +362,8 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
 	case ORDER_QUEUE:
 		order_count(ORDER_QUEUED);
 		slot->victim = 0;
-		v.key = patch_key_in_crowd(slot->tier, v.key, slot->slice, v.now);
+		if (verdict == ORDER_QUEUE)
+			v.key = patch_key_in_crowd(slot->tier, v.key, slot->slice, v.now);
 		scx_bpf_dsq_insert_vtime(p, dsq, slot->slice, v.key, enq_flags);
 		if (v.occupant == FP_IDLE)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);

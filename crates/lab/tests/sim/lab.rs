@@ -87,6 +87,24 @@ fn a_client_that_has_fallen_behind_catches_up_beside_rings() {
     }
 }
 
+/// On one CPU a program computes for a quarter of a second before it sleeps, beside two hogs of
+/// half its weight, a ring and short bursts. Virtual time orders only tasks that wait in user
+/// space, and each urgent decision sends a Batch task along: so all hogs were in the kernel's
+/// queue, which is in the order of time, and the program got a third of its share, and never came
+/// to its sleeps.
+#[test]
+fn beside_light_hogs_and_urgent_tasks_a_program_gets_half_of_its_share() {
+    let tables = tables(&["run", "mix-140", "-n", "1", "-p", "vruntime,pandemonium"]);
+    let rows = tables[2]["rows"].as_array().unwrap();
+    let work = |policy| {
+        let mut rows = rows.iter().filter(|row| row["policy"] == policy);
+        let editor = rows.find(|row| row["task"] == "editor").unwrap();
+        editor["work"].as_f64().unwrap()
+    };
+    let (fair, ours) = (work("vruntime"), work("pandemonium"));
+    assert!(ours > 0.5 * fair, "the program did {ours}, and {fair} by virtual time alone");
+}
+
 #[test]
 fn tables_come_as_csv_and_json_too() {
     let tables = tables(&["run", "wake", "-n", "2"]);

@@ -300,6 +300,24 @@ impl Pandemonium {
         slot.map(|slot| (slot, reason))
     }
 
+    /// Whether the task stays in its queue, where virtual time orders it: it is Batch and was
+    /// picked because it is its turn, and as many decided tasks wait as there are CPUs. More of
+    /// them would take turns in the order of time whatever their weights.
+    fn holds_back(&self, (slot, reason): (Slot, Reason), view: &MachineView) -> bool {
+        let task = self.table.data(slot);
+        let waits = task.classification.tier == Tier::Batch && !task.comes_first(&self.knobs);
+        let enough = view.queued > 0 && view.queued >= view.cpus;
+        waits && reason == Reason::Order && enough && !self.batch_takes_turns()
+    }
+
+    /// Whether few Batch tasks wait, and all have the ordinary weight: they take turns by orders.
+    fn batch_takes_turns(&self) -> bool {
+        let waiting = self.waiting_in(Tier::Batch);
+        let ordinary = effective_weight(Weight::default(), Tier::Batch);
+        let few = waiting <= 2 * self.limits.cpus as usize;
+        few && self.waiting_weight[Tier::Batch.index()] == waiting as u64 * ordinary
+    }
+
     fn dispatch(
         &mut self,
         slot: Slot,
@@ -362,7 +380,7 @@ impl Policy for Pandemonium {
         let (limits, knobs) = (self.limits, self.knobs);
         let mode = self.mode(now);
         let context = PlacementContext { now, view, mode, limits: &limits, knobs: &knobs };
-        let (slot, reason) = self.pick(&context)?;
+        let (slot, reason) = self.pick(&context).filter(|it| !self.holds_back(*it, view))?;
         self.before =
             Before { turns: self.turns, batch_weight: self.batch_weight, key: self.dequeue(slot) };
         let tier = self.table.data(slot).classification.tier;
@@ -382,11 +400,7 @@ impl Policy for Pandemonium {
     /// the process. No Batch task waits behind more than two slices that were decided before it.
     /// Tasks of other weights are decided one at a time, by virtual time.
     fn sends_along(&self, sent: &Dispatch) -> bool {
-        let waiting = self.waiting_in(Tier::Batch);
-        let ordinary = effective_weight(Weight::default(), Tier::Batch);
-        let all_ordinary = self.waiting_weight[Tier::Batch.index()] == waiting as u64 * ordinary;
-        let few = waiting <= 2 * self.limits.cpus as usize;
-        sent.tier > Tier::Batch || sent.order.is_some() && few && all_ordinary
+        sent.tier > Tier::Batch || sent.order.is_some() && self.batch_takes_turns()
     }
 
     /// Dispatches all urgent tasks in one round, so that none waits for the round trip of another.

@@ -68,6 +68,12 @@ impl<W: Observer> Machine<W> {
         }
     }
 
+    /// How many decided tasks wait in the shared DSQ; 0 if none of them may use this CPU.
+    pub(super) fn queued_for(&self, cpu: u32) -> u32 {
+        let fits = Self::first_allowed(&self.tasks, &self.shared, cpu).is_some();
+        if fits { self.shared.len() as u32 } else { 0 }
+    }
+
     fn first_allowed(
         tasks: &[super::Task],
         queue: &super::Queue,

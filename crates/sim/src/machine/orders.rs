@@ -70,10 +70,11 @@ impl<W: Observer> Machine<W> {
             }
             Verdict::Queue | Verdict::QueueHere => {
                 self.order_slot(slot).preempted = None;
-                let key = self.now + u64::from(order.key_offset);
-                let key = self.key_in_crowd(order.tier, order.slice.into(), key);
-                let own = (verdict == Verdict::QueueHere).then_some(cpu);
-                self.insert(slot, own, order.slice.into(), key);
+                let (slice, key) = (order.slice.into(), self.now + u64::from(order.key_offset));
+                match verdict {
+                    Verdict::QueueHere => self.insert(slot, Some(cpu), slice, key),
+                    _ => self.insert(slot, None, slice, self.key_in_crowd(order.tier, slice, key)),
+                }
                 if self.cpus[cpu as usize].current == Current::Idle {
                     self.kick_cpu(cpu, Kick::Idle);
                 }

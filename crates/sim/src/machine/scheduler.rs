@@ -46,6 +46,7 @@ impl<W: Observer> Machine<W> {
             idle: runs(|current| *current == Current::Idle),
             busy: runs(|current| matches!(current, Current::Task(_))),
             passed: self.passed,
+            queued: self.queued_for(self.scheduler.cpu),
         };
     }
 
