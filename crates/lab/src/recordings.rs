@@ -17,7 +17,7 @@ use pandemonium_policies::{Fifo, Pandemonium};
 use pandemonium_print::printable;
 use pandemonium_record::file::read::Recording;
 use pandemonium_record::file::repeat::{Policies, Replayed, repeat};
-use pandemonium_record::file::write::{Header, Recorder};
+use pandemonium_record::file::write::{Header, Recorder, VERSION};
 use pandemonium_record::{Entry, length};
 use pandemonium_sim::random::Random;
 use proptest::prelude::*;
@@ -81,9 +81,9 @@ fn foreign_and_truncated_files_are_errors_that_say_so() {
     let error = |bytes: &[u8]| format!("{:#}", read(bytes).unwrap_err());
     assert!(error(b"").contains("too short"));
     assert!(error(b"#!/bin/sh\nexit 0\n").contains("no recording of pandemonium_lab"));
-    for version in [1, 9] {
+    for version in [1, VERSION + 1] {
         let mut other = bytes.clone();
-        other[8] = version;
+        other[8..12].copy_from_slice(&version.to_le_bytes());
         assert!(error(&other).contains(&format!("format {version}")), "{}", error(&other));
     }
     for cut in [12, 20, bytes.len() / 2, bytes.len() - 1] {

@@ -50,6 +50,16 @@ pub enum NamePrediction {
     Inherited,
 }
 
+/// The place of a task among those of its tier that were decided at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rank {
+    /// A known task that has just woken up, or a Batch task that is owed its slice.
+    First,
+    /// It has never run.
+    New,
+    Last,
+}
+
 const _: () = assert!(TaskTable::<Task>::RECORD_SIZE == 128, "one byte more costs another line");
 
 impl Task {
@@ -99,11 +109,15 @@ impl Task {
         used
     }
 
-    /// Whether it comes before other tasks of its tier that were decided at the same time.
-    pub fn comes_first(&self, knobs: &Knobs) -> bool {
+    /// Its rank among the tasks of its tier.
+    pub fn rank(&self, knobs: &Knobs) -> Rank {
+        let has_run = self.behaviour.is_known() || self.behaviour.awake() > Span::ZERO;
         match self.classification.tier {
-            Tier::Batch => self.preempted,
-            Tier::Interactive | Tier::LatCritical => self.is_fresh(knobs),
+            Tier::Batch if self.preempted => Rank::First,
+            Tier::Batch => Rank::Last,
+            _ if self.is_fresh(knobs) => Rank::First,
+            _ if has_run => Rank::Last,
+            _ => Rank::New,
         }
     }
 
@@ -152,13 +166,14 @@ mod tests {
         let whole = knobs.batch_slice;
         let mut comes_first = |cause, ran| {
             task.note_end(cause, ran, true, &knobs);
-            task.comes_first(&knobs)
+            task.rank(&knobs) == Rank::First
         };
         assert!(comes_first(Cause::Requeue, whole - REST_MIN));
         assert!(!comes_first(Cause::Requeue, whole - REST_MIN.scale(1, 2)));
         assert!(!comes_first(Cause::Wakeup, Span::ZERO));
         task.classification.tier = Tier::LatCritical;
         task.note_end(Cause::Requeue, Span::ZERO, true, &knobs);
-        assert!(!task.preempted && !task.comes_first(&knobs), "its behaviour is not known");
+        assert!(!task.preempted);
+        assert_eq!(task.rank(&knobs), Rank::New, "its behaviour is not known");
     }
 }

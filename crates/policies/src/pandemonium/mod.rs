@@ -32,7 +32,7 @@ use self::classify::Classifier;
 use self::crowd::Crowd;
 use self::fair::{Clock, KeyInput, charge, effective_weight};
 use self::forks::has_just_forked;
-use self::known::{NamePrediction, Task};
+use self::known::{NamePrediction, Rank, Task};
 use self::learning::program_of;
 pub use self::order::LIGHT_WAIT;
 use self::order::{Choice, Group, Situation, Turns, choose};
@@ -305,7 +305,8 @@ impl Pandemonium {
     /// them would take turns in the order of time whatever their weights.
     fn holds_back(&self, (slot, reason): (Slot, Reason), view: &MachineView) -> bool {
         let task = self.table.data(slot);
-        let waits = task.classification.tier == Tier::Batch && !task.comes_first(&self.knobs);
+        let is_batch = task.classification.tier == Tier::Batch;
+        let waits = is_batch && task.rank(&self.knobs) != Rank::First;
         let enough = view.queued > 0 && view.queued >= view.cpus;
         waits && reason == Reason::Order && enough && !self.batch_takes_turns()
     }
@@ -329,8 +330,8 @@ impl Pandemonium {
         let tier = task.classification.tier;
         let knobs = self.assigned.knobs(task.classification.treatment, context.knobs);
         let slice = slice(&task.need(&knobs), context.mode, &knobs);
-        let comes_first = task.comes_first(context.knobs);
-        let key = context.now + self.key_offset(slice, tier, comes_first);
+        let rank = task.rank(context.knobs);
+        let key = context.now + self.key_offset(slice, tier, rank);
         let (placement, preempt) = self.placer.place(request, tier, context);
         self.placer.note(placement, tier, slice, context);
         Dispatch {

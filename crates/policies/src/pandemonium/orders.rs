@@ -4,6 +4,7 @@
 
 use super::Pandemonium;
 use super::fair::effective_weight;
+use super::known::Rank;
 use super::order::{Group, budget};
 use pandemonium_engine::Policy;
 use pandemonium_engine::orders::{Bounds, Order, StandingOrders};
@@ -39,8 +40,8 @@ impl StandingOrders for Pandemonium {
         let is_ordinary =
             u64::from(task.effective_weight) == effective_weight(Weight::default(), Tier::Batch);
         // A wakee has not run since it slept; a Batch task will have used up its slice.
-        let comes_first = decision.tier > Tier::Batch;
-        let key_offset = self.key_offset(decision.slice, decision.tier, comes_first);
+        let rank = if decision.tier > Tier::Batch { Rank::First } else { Rank::Last };
+        let key_offset = self.key_offset(decision.slice, decision.tier, rank);
         match decision.tier {
             _ if task.behaviour.forks.count() > 0 => None,
             Tier::Batch if !is_ordinary => None,
@@ -85,21 +86,22 @@ impl Pandemonium {
     /// rescue interval and a tier for two, so the lowest place of a tier is behind the highest of
     /// the tier above, and no task waits there for ever.
     ///
-    /// In Interactive a fresh task has no offset for its slice
-    /// ([`Task::comes_first`](super::known::Task::comes_first)). A Batch task that has had less
+    /// In Interactive a fresh task has no offset for its slice, and a new one that has not run yet
+    /// half of one: a child begins before its siblings go on. A Batch task that has had less
     /// than its share and was preempted comes right behind Interactive. At the back it would wait
     /// for a whole round of urgent tasks after each preemption: beside rings that fill the machine,
     /// an audio client that had fallen behind once got 4 % of a CPU, wanted 4 %, and never caught
     /// up.
-    pub(super) fn key_offset(&self, slice: Span, tier: Tier, comes_first: bool) -> Span {
+    pub(super) fn key_offset(&self, slice: Span, tier: Tier, rank: Rank) -> Span {
         let rescue = self.limits.overflow_rescue;
         let within = rescue.scale(slice.as_nanos(), self.knobs.slice.as_nanos().max(1)).min(rescue);
-        match tier {
-            Tier::LatCritical => within,
-            Tier::Interactive if comes_first => rescue.scale(2, 1),
-            Tier::Interactive => rescue.scale(2, 1) + within,
-            Tier::Batch if comes_first => rescue.scale(3, 1),
-            Tier::Batch => rescue.scale(4, 1) + self.knobs.batch_slice,
+        match (tier, rank) {
+            (Tier::LatCritical, _) => within,
+            (Tier::Interactive, Rank::First) => rescue.scale(2, 1),
+            (Tier::Interactive, Rank::New) => rescue.scale(5, 2),
+            (Tier::Interactive, Rank::Last) => rescue.scale(2, 1) + within,
+            (Tier::Batch, Rank::First) => rescue.scale(3, 1),
+            (Tier::Batch, _) => rescue.scale(4, 1) + self.knobs.batch_slice,
         }
     }
 }
