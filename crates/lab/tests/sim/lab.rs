@@ -88,10 +88,9 @@ fn a_client_that_has_fallen_behind_catches_up_beside_rings() {
 }
 
 /// On one CPU a program computes for a quarter of a second before it sleeps, beside two hogs of
-/// half its weight, a ring and short bursts. Virtual time orders only tasks that wait in user
-/// space, and each urgent decision sends a Batch task along: so all hogs were in the kernel's
-/// queue, which is in the order of time, and the program got a third of its share, and never came
-/// to its sleeps.
+/// half its weight, a ring and short bursts. Virtual time orders only tasks in the policy's queue.
+/// Each urgent decision sends a Batch task along, so all hogs were in the shared DSQ, which is in
+/// the order of time. The program got a third of its share, and never slept.
 #[test]
 fn beside_light_hogs_and_urgent_tasks_a_program_gets_half_of_its_share() {
     let tables = tables(&["run", "mix-140", "-n", "1", "-p", "vruntime,pandemonium"]);

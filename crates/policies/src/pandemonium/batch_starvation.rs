@@ -12,8 +12,8 @@
 //! as audio, keeps its tier.
 //!
 //! Very many tasks may starve Batch although each uses little: hundreds of processes that fork and
-//! compute for a few milliseconds. Then those that use most become over share, too, and if that is
-//! not enough those that use less follow.
+//! compute for a few milliseconds. Then the tasks that use most become over share too. While Batch
+//! still starves, tasks that use less follow.
 
 use pandemonium_engine::task::{Cause, Tier};
 use pandemonium_engine::time::{Span, Stamp};
@@ -35,11 +35,11 @@ const OVER_SHARE: u64 = 4;
 
 /// Very many are more than this many for each CPU. Chosen: as many as no desktop has busy at once.
 const VERY_MANY: u64 = 16;
-/// Of very many tasks those are over share first that take more than a CPU divided by this, which
-/// is the average of so many.
+/// The first of very many tasks to become over share take more than a CPU divided by this: the
+/// average of so many.
 const MANY_MIN: u64 = VERY_MANY;
-/// Of very many tasks those that take less than a CPU divided by this never are over share. Chosen:
-/// 0.2 %, far above a clock on the screen.
+/// A task that takes less than a CPU divided by this never is over share as one of very many.
+/// Chosen: 0.2 %, far above a clock on the screen.
 const MANY_MAX: u64 = 500;
 
 /// What a message tells about the CPU time of its task.
@@ -69,7 +69,7 @@ struct Window {
     small_ran: Span,
 }
 
-/// Whether Batch starves, and who uses more than a share.
+/// Whether Batch starves, and from which use of CPU time on a task is over share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchStarvation {
     cpus: u64,

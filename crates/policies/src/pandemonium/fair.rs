@@ -44,6 +44,11 @@ pub fn effective_weight(weight: Weight, tier: Tier) -> u64 {
     ((weight.get() * tier_weight) >> 7).max(1)
 }
 
+/// The effective weight of a Batch task of nice 0.
+pub fn ordinary_batch_weight() -> u64 {
+    effective_weight(Weight::default(), Tier::Batch)
+}
+
 /// The virtual time charged for `ran`.
 pub fn charge(ran: Span, effective_weight: u64) -> Span {
     ran.scale(WEIGHT_ONE, effective_weight)

@@ -57,6 +57,7 @@ pub enum Rank {
     First,
     /// It has never run.
     New,
+    /// Any other task.
     Last,
 }
 

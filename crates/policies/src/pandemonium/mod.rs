@@ -30,7 +30,7 @@ use self::assigned::Assigned;
 use self::batch_starvation::{BatchStarvation, Use};
 use self::classify::Classifier;
 use self::crowd::Crowd;
-use self::fair::{Clock, KeyInput, charge, effective_weight};
+use self::fair::{Clock, KeyInput, charge, effective_weight, ordinary_batch_weight};
 use self::forks::has_just_forked;
 use self::known::{NamePrediction, Rank, Task};
 use self::learning::program_of;
@@ -47,7 +47,7 @@ use pandemonium_engine::procdb::{CAPACITY, Minute, ProcDb};
 use pandemonium_engine::runqueue::{Runqueue, Slot};
 use pandemonium_engine::table::{Entered, TaskTable};
 use pandemonium_engine::task::{
-    Arrival, Cause, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT, Weight,
+    Arrival, Cause, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT,
 };
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_engine::treatment::{Assignment, Treatment};
@@ -300,23 +300,24 @@ impl Pandemonium {
         slot.map(|slot| (slot, reason))
     }
 
-    /// Whether the task stays in its queue, where virtual time orders it: it is Batch and was
-    /// picked because it is its turn, and as many decided tasks wait as there are CPUs. More of
-    /// them would take turns in the order of time whatever their weights.
+    /// Whether the task stays in its queue, where virtual time orders it. A Batch task that was
+    /// picked as the next one does while as many decided tasks wait as there are CPUs: further ones
+    /// would take turns in the backend's queue, which is in the order of time, whatever their
+    /// weights.
     fn holds_back(&self, (slot, reason): (Slot, Reason), view: &MachineView) -> bool {
         let task = self.table.data(slot);
         let is_batch = task.classification.tier == Tier::Batch;
         let waits = is_batch && task.rank(&self.knobs) != Rank::First;
-        let enough = view.queued > 0 && view.queued >= view.cpus;
+        let enough = view.queued >= view.cpus.max(1);
         waits && reason == Reason::Order && enough && !self.batch_takes_turns()
     }
 
     /// Whether few Batch tasks wait, and all have the ordinary weight: they take turns by orders.
     fn batch_takes_turns(&self) -> bool {
         let waiting = self.waiting_in(Tier::Batch);
-        let ordinary = effective_weight(Weight::default(), Tier::Batch);
         let few = waiting <= 2 * self.limits.cpus as usize;
-        few && self.waiting_weight[Tier::Batch.index()] == waiting as u64 * ordinary
+        let ordinary = waiting as u64 * ordinary_batch_weight();
+        few && self.waiting_weight[Tier::Batch.index()] == ordinary
     }
 
     fn dispatch(

@@ -3,12 +3,12 @@
 //! What the kernel's queues and the backend get: keys, standing orders and their bounds.
 
 use super::Pandemonium;
-use super::fair::effective_weight;
+use super::fair::ordinary_batch_weight;
 use super::known::Rank;
 use super::order::{Group, budget};
 use pandemonium_engine::Policy;
 use pandemonium_engine::orders::{Bounds, Order, StandingOrders};
-use pandemonium_engine::task::{Dispatch, Tier, Weight};
+use pandemonium_engine::task::{Dispatch, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 
 /// The highest tier of which so many tasks wait, with those of higher tiers, that orders would take
@@ -37,8 +37,7 @@ impl StandingOrders for Pandemonium {
     /// forks is judged at each message.
     fn order(&self, _now: Stamp, decision: &Dispatch) -> Option<Order> {
         let task = self.table.data(self.table.find(decision.pid)?);
-        let is_ordinary =
-            u64::from(task.effective_weight) == effective_weight(Weight::default(), Tier::Batch);
+        let is_ordinary = u64::from(task.effective_weight) == ordinary_batch_weight();
         // A wakee has not run since it slept; a Batch task will have used up its slice.
         let rank = if decision.tier > Tier::Batch { Rank::First } else { Rank::Last };
         let key_offset = self.key_offset(decision.slice, decision.tier, rank);
