@@ -24,16 +24,30 @@ impl Folder {
         Folder(folder)
     }
 
-    /// Builds there with cargo, into the folder where our own programs are: what both need is built
-    /// once.
-    fn cargo(&self, arguments: &[&str]) -> Output {
+    /// Builds there with cargo, into the folder where our own programs are and with our level of
+    /// optimisation for libraries: what both need is built once.
+    fn build(&self, programs_and_features: &[&str]) -> Output {
         let target = programs().parent().expect("target/PROFILE").to_path_buf();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(&self.0).args(arguments).args(["--release", "--offline"]);
+        let mut cargo = self.cargo("build");
+        cargo.args(["--release", "--config", "profile.release.package.\"*\".opt-level=\"s\""]);
+        cargo.args(programs_and_features);
         // As on a machine whose `clang` is new enough.
         let clang = Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/clang");
         cargo.env("CARGO_TARGET_DIR", target).env("BPF_CLANG", clang);
         cargo.output().expect("cargo runs")
+    }
+
+    /// All crates that the stranger's package needs, without its feature `kernel`.
+    fn dependencies(&self) -> String {
+        let tree = self.cargo("tree").output().expect("cargo runs");
+        succeeds("the dependencies", &tree);
+        String::from_utf8_lossy(&tree.stdout).into_owned()
+    }
+
+    fn cargo(&self, command: &str) -> Command {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.current_dir(&self.0).args([command, "--offline"]);
+        cargo
     }
 }
 
@@ -69,19 +83,20 @@ fn a_stranger_writes_a_policy_simulates_it_and_builds_a_scheduler() {
     fs::copy(Path::new(repository).join("Cargo.lock"), folder.0.join("Cargo.lock"))
         .expect("a copy");
 
-    succeeds("building the lab", &folder.cargo(&["build", "--bin", "shortest_lab"]));
+    let for_the_lab = folder.dependencies();
+    assert!(for_the_lab.contains("pandemonium_lab"), "{for_the_lab}");
+    assert!(!for_the_lab.contains("libbpf"), "the lab needs clang: {for_the_lab}");
+    succeeds("building the lab and the scheduler", &folder.build(&["--features", "kernel"]));
     succeeds("a run", &lab(&["run", "wake", "-p", "shortest,vruntime", "--set", "brief_us=400"]));
     succeeds("1,000 seeds", &lab(&["swarm", "1000"]));
 
-    succeeds(
-        "the scheduler",
-        &folder.cargo(&["build", "--features", "kernel", "--bin", "shortest"]),
-    );
     let help = Command::new(programs().join("shortest")).arg("--help").output().expect("it runs");
     succeeds("its help", &help);
 
+    // With the same feature, so that no library is built again.
+    let the_lab = ["--features", "kernel", "--bin", "shortest_lab"];
     lose_a_task(&folder.0.join("src/lib.rs"));
-    succeeds("the broken lab", &folder.cargo(&["build", "--bin", "shortest_lab"]));
+    succeeds("the broken lab", &folder.build(&the_lab));
     let swarm = lab(&["swarm", "100"]);
     assert_eq!(swarm.status.code(), Some(1), "a lost task goes unnoticed");
     let said = String::from_utf8_lossy(&swarm.stdout);
@@ -89,7 +104,7 @@ fn a_stranger_writes_a_policy_simulates_it_and_builds_a_scheduler() {
 
     // The whole one stays for the scenario of the VM.
     restore_the_task(&folder.0.join("src/lib.rs"));
-    succeeds("the lab again", &folder.cargo(&["build", "--bin", "shortest_lab"]));
+    succeeds("the lab again", &folder.build(&the_lab));
 }
 
 const ENQUEUE: &str = "self.queue.insert(slot, key);";
