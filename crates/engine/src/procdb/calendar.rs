@@ -24,7 +24,7 @@ const PAUSE_MAX: u32 = Minute::PER_DAY;
 
 /// Moves the times of profiles if the clock was set from `before` to `now` in one step.
 pub(super) fn clock_was_set(profiles: &mut [Profile], before: Minute, now: Minute) {
-    if before.0.abs_diff(now.0) <= PAUSE_MAX {
+    if before.as_unix().abs_diff(now.as_unix()) <= PAUSE_MAX {
         return;
     }
     for profile in profiles {
@@ -39,24 +39,25 @@ fn moved(seen: Minute, before: Minute, now: Minute) -> Minute {
         return seen;
     }
     let age = before.minutes_since(seen);
-    if age <= now.0 { Minute(now.0 - age) } else { seen }
+    if age <= now.as_unix() { Minute::from_unix(now.as_unix() - age) } else { seen }
 }
 
 /// Moves the times of a file's profiles, read at `now`, so that they go on where the last run
 /// ended.
 pub fn rejoin(profiles: &mut [Profile], now: Minute) {
     let Some(newest) = profiles.iter().map(|profile| profile.last_seen).max() else { return };
-    let until = Minute(now.0.saturating_sub(PAUSE_MAX));
+    let until = Minute::from_unix(now.as_unix().saturating_sub(PAUSE_MAX));
     let to = match () {
         () if newest > now => now,
         () if newest < until => until,
         () => return,
     };
     let ages = profiles.iter().map(|profile| newest.minutes_since(profile.last_seen));
-    if ages.max() > Some(to.0) {
+    if ages.max() > Some(to.as_unix()) {
         return;
     }
     for profile in profiles {
-        profile.last_seen = Minute(to.0 - newest.minutes_since(profile.last_seen));
+        profile.last_seen =
+            Minute::from_unix(to.as_unix() - newest.minutes_since(profile.last_seen));
     }
 }

@@ -27,6 +27,7 @@ pub use table::{CAPACITY, ProcDb, RETENTION_DAYS, Summary};
 
 use crate::task::{Comm, Tier, User};
 use crate::time::Span;
+use core::num::NonZero;
 
 /// An average moves by one part in this many towards each observation (PANDEMONIUM's number).
 /// The last six observations have half of its weight.
@@ -41,8 +42,17 @@ const MISSES_MAX: u8 = 3;
 /// Calendar time in minutes since 1970-01-01 00:00 UTC; 32 bits last 8,000 years.
 ///
 /// The clock may step back, or forth by years (`calendar`). A time in the future counts as "now".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Minute(u32);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Minute {
+    /// One more than the minutes since 1970, so that an `Option` needs no further byte.
+    after: NonZero<u32>,
+}
+
+impl Default for Minute {
+    fn default() -> Minute {
+        Minute::from_unix(0)
+    }
+}
 
 impl Minute {
     /// Minutes in a day.
@@ -50,24 +60,24 @@ impl Minute {
 
     /// A time from minutes since 1970.
     pub const fn from_unix(minutes: u32) -> Minute {
-        Minute(minutes)
+        Minute { after: NonZero::<u32>::MIN.saturating_add(minutes) }
     }
 
     /// Minutes since 1970.
     pub const fn as_unix(self) -> u32 {
-        self.0
+        self.after.get() - 1
     }
 
     /// The time `span` later, for a caller with a monotonic clock.
     pub const fn later(self, span: Span) -> Minute {
         let minutes = span.as_nanos() / 60_000_000_000;
         // The largest span has 307 million minutes, so the cast loses nothing.
-        Minute(self.0.saturating_add(minutes as u32))
+        Minute { after: self.after.saturating_add(minutes as u32) }
     }
 
     /// Whole minutes since `earlier`; zero if that is in the future.
     pub const fn minutes_since(self, earlier: Minute) -> u32 {
-        self.0.saturating_sub(earlier.0)
+        self.after.get().saturating_sub(earlier.after.get())
     }
 
     /// Whole days since `earlier`; zero if that is in the future.
@@ -77,7 +87,7 @@ impl Minute {
 
     /// The calendar day.
     const fn day(self) -> u32 {
-        self.0 / Minute::PER_DAY
+        self.as_unix() / Minute::PER_DAY
     }
 }
 

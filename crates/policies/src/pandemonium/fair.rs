@@ -11,7 +11,8 @@
 //! key = max(virtual time, clock - sleeper credit) + min(CPU time since the last wakeup, cap)
 //! ```
 //!
-//! A task that sleeps falls behind the clock; the first term limits the credit that it collects.
+//! A task that sleeps falls behind the clock; the first term limits the credit that it collects. A
+//! Batch task collects none by sleeping: it wakes up with the credit it had, as under EEVDF.
 //! The second term lets a task that has just woken up overtake one that has run since long.
 
 use crate::knobs::Knobs;
@@ -87,6 +88,8 @@ pub struct KeyInput {
     pub tier: Tier,
     /// Wakeups in 100 ms.
     pub wake_freq: u64,
+    /// The most credit that it may have, if that is limited.
+    pub kept: Option<Span>,
     /// The number of tasks in the queue that it enters.
     pub depth: usize,
 }
@@ -134,6 +137,11 @@ impl Clock {
         };
     }
 
+    /// How far a task with this virtual time is behind the clock.
+    pub fn credit(&self, vruntime: Vtime) -> Span {
+        Span::from_nanos(self.now.as_raw().saturating_sub(vruntime.as_raw()))
+    }
+
     /// Whether a task with this virtual time has had less than its share.
     pub fn is_far_ahead_of(&self, vruntime: Vtime) -> bool {
         vruntime < self.now.before(FAR_BEHIND)
@@ -144,7 +152,9 @@ impl Clock {
         let mut vruntime = key_input.vruntime;
         if knobs.rules.sleeper_credit {
             let units = credit(key_input.wake_freq, knobs.sleeper_credit_scale, key_input.depth);
-            vruntime = vruntime.max(self.now.before(CREDIT_UNIT.scale(units, 1)));
+            let most = CREDIT_UNIT.scale(units, 1);
+            let most = key_input.kept.map_or(most, |kept| kept.min(most));
+            vruntime = vruntime.max(self.now.before(most));
         }
         if let (true, Tier::Batch, Some(ceiling)) =
             (knobs.rules.vtime_ceiling, key_input.tier, limits.vtime_ceiling)
@@ -205,6 +215,7 @@ mod tests {
             weight: NICE_0,
             tier: Tier::Batch,
             wake_freq: 0,
+            kept: None,
             depth: 0,
         }
     }
@@ -219,9 +230,15 @@ mod tests {
         let credit = |wake_freq| {
             let key_input = KeyInput { wake_freq, ..key_input(Vtime::START) };
             let vruntime = clock().place(&key_input, &limits, &knobs).vruntime;
-            (clock().now().as_raw() - vruntime.as_raw()) / 1_000_000
+            clock().credit(vruntime).as_micros() / 1_000
         };
         assert_eq!([credit(0), credit(10), credit(64)], [40, 400, 2_560]);
+        for (kept, most) in [(0, 0), (7, 7), (100, 40)] {
+            let kept = Some(Span::from_millis(kept));
+            let key_input = KeyInput { kept, ..key_input(Vtime::START) };
+            let vruntime = clock().place(&key_input, &limits, &knobs).vruntime;
+            assert_eq!(clock().credit(vruntime), Span::from_millis(most), "{kept:?}");
+        }
         let mut off = knobs;
         off.rules.sleeper_credit = false;
         assert_eq!(clock().place(&key_input(Vtime::START), &limits, &off).vruntime, Vtime::START);

@@ -12,7 +12,7 @@ use pandemonium_engine::orders::REST_MIN;
 use pandemonium_engine::procdb::{Minute, Prediction};
 use pandemonium_engine::table::TaskTable;
 use pandemonium_engine::task::{Arrival, Cause, Comm, Tier, Weight};
-use pandemonium_engine::time::{Span, Stamp, Vtime};
+use pandemonium_engine::time::{ShortSpan, Span, Stamp, Vtime};
 
 /// A task. Together with the request that the table keeps, it fills two cache lines.
 #[derive(Clone, Copy, Default)]
@@ -26,6 +26,8 @@ pub struct Task {
     /// [`WEIGHT_MAX`](pandemonium_engine::task::WEIGHT_MAX); 0 before the first message.
     pub effective_weight: u16,
     pub vruntime: Vtime,
+    /// Its credit, of virtual time, when it was last decided.
+    pub credit: ShortSpan,
     /// What [`used`](Task::used) has charged up to: the total CPU time if it is known, else the end
     /// of the last run interval.
     pub accounted: u64,
@@ -108,6 +110,14 @@ impl Task {
         };
         self.accounted = accounted;
         used
+    }
+
+    /// The credit that a Batch task which has just woken up may have. Work that passes from task to
+    /// task, such as a ring of pipes, would otherwise collect credit in each of them while another
+    /// one works, and a hog beside it would get the share of one task of many.
+    pub fn kept_credit(&self) -> Option<Span> {
+        let is_batch = self.classification.tier == Tier::Batch;
+        (is_batch && self.behaviour.awake() == Span::ZERO).then(|| self.credit.get())
     }
 
     /// Its rank among the tasks of its tier.

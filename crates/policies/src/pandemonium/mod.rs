@@ -49,7 +49,7 @@ use pandemonium_engine::table::{Entered, TaskTable};
 use pandemonium_engine::task::{
     Arrival, Cause, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT,
 };
-use pandemonium_engine::time::{Span, Stamp, Vtime};
+use pandemonium_engine::time::{ShortSpan, Span, Stamp, Vtime};
 use pandemonium_engine::treatment::{Assignment, Treatment};
 use pandemonium_engine::{
     Explaining, KernelRules, Learning, MachineView, Policy, StandingOrders, Waiting,
@@ -156,10 +156,10 @@ impl Pandemonium {
         now: Stamp,
         (arrival, treatment): (&Arrival, u8),
         since: Span,
-        running: u32,
+        view: &MachineView,
     ) {
         self.sees_users |= program_of(arrival).user.is_known();
-        let ran = self.account(slot, arrival, running);
+        let ran = self.account(slot, arrival, view);
         let again;
         let mut arrival = arrival;
         if has_just_forked(arrival) {
@@ -198,7 +198,7 @@ impl Pandemonium {
     }
 
     /// Charges the task for the CPU time since its last message, and advances the clock.
-    fn account(&mut self, slot: Slot, arrival: &Arrival, running: u32) -> Span {
+    fn account(&mut self, slot: Slot, arrival: &Arrival, view: &MachineView) -> Span {
         let task = self.table.data_mut(slot);
         let first = task.effective_weight == 0;
         let ran = task.used(arrival);
@@ -208,9 +208,10 @@ impl Pandemonium {
         }
         let weight = u64::from(task.effective_weight);
         task.vruntime = task.vruntime.after(charge(ran, weight));
-        // Only the number of running tasks is known: each counts with this task's weight.
+        // Of tasks that run or were decided only the number is known: each counts with this task's
+        // weight.
         let waiting: u64 = self.waiting_weight.iter().sum();
-        let contenders = waiting + u64::from(running.max(1)) * weight;
+        let contenders = waiting + u64::from(view.running.max(1) + view.queued) * weight;
         let neediest = self.queues[Tier::Batch.index()].peek().map(|(_, key)| key);
         self.clock.advance(ran, contenders.max(weight), neediest);
         ran
@@ -226,6 +227,7 @@ impl Pandemonium {
             weight: task.weight,
             tier,
             wake_freq: task.behaviour.wake_freq(),
+            kept: task.kept_credit(),
             depth: self.queues[tier.index()].len(),
         };
         let place = self.clock.place(&key_input, &self.limits, &self.knobs);
@@ -369,7 +371,7 @@ impl Policy for Pandemonium {
             *self.table.data_mut(slot) = self.newcomer();
         }
         let since = since.unwrap_or_default();
-        self.learn(slot, now, (&arrival, treatment), since, view.running);
+        self.learn(slot, now, (&arrival, treatment), since, view);
         let group = self.enqueue(now, slot);
         if !matches!(entered, Entered::Replaced(_)) {
             self.table.classify(slot, group.class());
@@ -391,6 +393,8 @@ impl Policy for Pandemonium {
             self.batch_weight = (self.batch_weight * 7 + weight).div_ceil(8);
         }
         self.turns = self.turns.after(tier, reason, self.batch_waits());
+        let task = self.table.data_mut(slot);
+        task.credit = ShortSpan::of(self.clock.credit(task.vruntime));
         let request = self.table.leave(slot);
         Some(self.dispatch(slot, &request, reason, &context))
     }
