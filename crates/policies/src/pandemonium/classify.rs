@@ -116,7 +116,7 @@ const fn batch(applies: bool) -> TierDemand {
 const BY_BEHAVIOUR: usize = 5;
 
 /// All rules, in their order.
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 14] = [
     Rule {
         says: "its behaviour says so",
         demands: |it, _| match it.knobs.rules.classifier {
@@ -148,6 +148,14 @@ const RULES: [Rule; 13] = [
         says: "it is one of the tasks that wake up often and take most of the machine",
         demands: |it, _| at_most(Tier::Interactive, it.knobs.rules.crowd && it.now.in_crowd),
     },
+    // As LatCritical it would hold up all others: beside a team with barriers that filled the
+    // machine, forks took 45 ms.
+    Rule {
+        says: "it takes more than half of a CPU",
+        demands: |it, _| {
+            at_most(Tier::Interactive, it.knobs.rules.classifier && takes_half(it.seen))
+        },
+    },
     // A fork takes long, and its child starts as Interactive, so the parent is no more urgent.
     Rule {
         says: "it has forked since it woke up",
@@ -162,8 +170,8 @@ const RULES: [Rule; 13] = [
         says: "its name is that of a compositor",
         demands: |it, behaves| {
             let draws = it.knobs.rules.compositors && it.now.name == Name::Compositor;
-            let (taken, whole) = it.seen.takes();
-            at_least(Tier::LatCritical, draws && behaves > Tier::Batch && 2 * taken <= whole)
+            let is_light = behaves > Tier::Batch && !takes_half(it.seen);
+            at_least(Tier::LatCritical, draws && is_light)
         },
     },
     // Other tasks wait for the work of kernel threads.
@@ -248,6 +256,12 @@ fn by_score(score: u32, knobs: &Knobs) -> Tier {
 /// Whether a task sleeps as often as frames are drawn.
 fn draws(seen: &Behaviour) -> bool {
     seen.is_known() && seen.wake_freq() >= FRAME_FREQ && seen.run() <= FRAME
+}
+
+/// Whether a task takes more than half of a CPU.
+fn takes_half(seen: &Behaviour) -> bool {
+    let (taken, whole) = seen.takes();
+    2 * taken > whole
 }
 
 /// Whether the task has not slept for [`RUNNABLE_MAX`], as far as that is known.
@@ -383,6 +397,15 @@ mod tests {
             ("backup", 20_000, 25_000, Tier::Batch),
         ] {
             assert_eq!(TestTask::of(name).settle(run_us, period_us), tier, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_task_that_takes_more_than_half_of_a_cpu_is_at_most_interactive() {
+        for (period_us, tier) in [(600, Tier::LatCritical), (260, Tier::Interactive)] {
+            let mut team = TestTask::of("omp");
+            let tiers: Vec<Tier> = (0..40).map(|_| team.settle(230, period_us)).collect();
+            assert_eq!(tiers.last(), Some(&tier), "each {period_us} us");
         }
     }
 
