@@ -37,7 +37,7 @@ impl Folder {
         cargo.output().expect("cargo runs")
     }
 
-    /// All crates that the stranger's package needs, without its feature `kernel`.
+    /// The dependencies of the package in this folder, without its feature `kernel`.
     fn dependencies(&self) -> String {
         let tree = self.cargo("tree").output().expect("cargo runs");
         succeeds("the dependencies", &tree);

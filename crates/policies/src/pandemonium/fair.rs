@@ -144,7 +144,7 @@ impl Clock {
 
     /// Whether a task with this virtual time has had less than its share.
     pub fn is_far_ahead_of(&self, vruntime: Vtime) -> bool {
-        vruntime < self.now.before(FAR_BEHIND)
+        self.credit(vruntime) > FAR_BEHIND
     }
 
     /// Limits a task's virtual time and computes its key.
