@@ -12,7 +12,9 @@
  * moves a task to its local DSQ, after the ring is empty.
  *
  * Fix: a CPU that is turned away marks itself as pending. The CPU that drains looks again until no
- * CPU is pending, and preempts those for which something is in the queues, once it is there.
+ * CPU is pending, and preempts those for which something is in the queues, once it is there. Such a
+ * kick takes effect only after this CPU has left dispatch. If the other one runs the decided task by
+ * then, that task goes on.
  *
  * How to see it: in a trace of exact time, a drain that returns -16 on a CPU, then sched_switch to
  * a Batch task there, while the decision for it is in the DSQ. VM scenario `bars`, p99.9 of `long`.
@@ -22,6 +24,9 @@
  */
 #ifndef __PATCH_DRAIN_RACE_H
 #define __PATCH_DRAIN_RACE_H
+
+/* Chosen: a kick that was sent takes effect within this time. It waits for interrupts to be on. */
+#define PATCH_KICK_NS (200 * 1000)
 
 /* The CPUs whose drain returned -EBUSY since a drain last looked. */
 static u64 patch_pending_cpus[PATCH_GROUPS];
@@ -36,6 +41,9 @@ static struct patch_kicks {
 	u32 any;
 	u32 unused;
 } patch_kicks[PATCH_CPUS];
+
+/* By CPU: when it was last kicked for a decision, by the clock of scx_bpf_now(). */
+static u64 patch_kicked_at[PATCH_CPUS];
 
 static __always_inline struct patch_kicks *patch_my_kicks(void)
 {
@@ -113,9 +121,24 @@ static __always_inline void patch_kick_group(u32 group, u64 cpus)
 {
 	u32 cpu = group * PATCH_GROUP;
 
-	for (u32 i = 0; i < PATCH_GROUP && cpus; i++, cpu++, cpus >>= 1)
-		if (cpus & 1 && scx_bpf_dsq_nr_queued(cpu) > 0)
-			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	for (u32 i = 0; i < PATCH_GROUP && cpus; i++, cpu++, cpus >>= 1) {
+		if (!(cpus & 1) || scx_bpf_dsq_nr_queued(cpu) <= 0)
+			continue;
+		patch_kicked_at[cpu & (PATCH_CPUS - 1)] = scx_bpf_now();
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+}
+
+/*
+ * Whether this CPU was kicked just now for a decision that is no longer in its DSQ, and holds no
+ * decisions for others, which have to get into their queues first.
+ */
+static __always_inline bool patch_is_late_kick(void)
+{
+	u32 here = bpf_get_smp_processor_id() & (PATCH_CPUS - 1);
+
+	return scx_bpf_now() - patch_kicked_at[here] < PATCH_KICK_NS &&
+	       !scx_bpf_dsq_nr_queued(here) && !patch_kicks[here].any;
 }
 
 /* Called when the kernel has put the decisions into their queues. */

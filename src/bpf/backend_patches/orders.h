@@ -468,6 +468,25 @@ static __always_inline u64 order_renew(struct task_struct *p, u64 slice)
 }
 
 /*
+ * Whether the running task `p` keeps its CPU, although its slice was ended: a LatCritical task that
+ * has run since `started` for less than its slice, on a CPU that was kicked for a decision in its
+ * own DSQ when it had taken that one already. The task would be queued to user space, and then wait
+ * behind Batch tasks with older keys. Gives it the rest of its slice.
+ */
+static __always_inline bool order_outlasts_kick(struct task_struct *p, u64 started)
+{
+	const struct order_slot *slot = order_slot_of(p->pid);
+	u64 ran = scx_bpf_now() - started;
+
+	if (order_tier(slot, p) != FP_LAT_CRITICAL || ran + ORDER_REST_MIN_NS > slot->slice ||
+	    !patch_is_late_kick())
+		return false;
+	order_count(ORDER_RESUMED);
+	scx_bpf_task_set_slice(p, slot->slice - ran);
+	return true;
+}
+
+/*
  * Whether tasks that user space has received need a round now. While only Batch tasks wait for a
  * decision, and a decided task is in the shared DSQ, the CPU runs that one first.
  */
