@@ -145,15 +145,20 @@ impl Behaviour {
     /// The behaviour from the facts of the fast path. It is for a task that was not queued to user
     /// space before, because its wakeups found idle CPUs. It is as if observation had begun with
     /// the task's last run, so that an urgent task is urgent at once when an idle machine becomes
-    /// busy. `None` for a task that lost its CPU, because its run is not over.
+    /// busy. A task that lost its CPU is urgent at its next wakeup, because its run is not over.
     pub fn observed(arrival: &Arrival) -> Option<Behaviour> {
-        let facts = arrival.facts.filter(|facts| facts.woken > facts.stopped)?;
-        let enough = facts.wakeups >= OBSERVED_MIN && facts.run_interval > Span::ZERO;
-        enough.then(|| Behaviour {
-            woken: facts.stopped.before(facts.run_interval),
-            cpu_time: facts.cpu_time - facts.run_interval,
-            wakeups: facts.wakeups as u32 - 1,
-            voluntary: (facts.voluntary as u32).saturating_sub(1),
+        let facts = arrival.facts.filter(|facts| facts.wakeups >= OBSERVED_MIN)?;
+        let has_slept = facts.woken > facts.stopped;
+        let (woken, run) = match has_slept {
+            true if facts.run_interval == Span::ZERO => return None,
+            true => (facts.stopped.before(facts.run_interval), facts.run_interval),
+            false => (facts.woken, arrival.awake),
+        };
+        Some(Behaviour {
+            woken,
+            cpu_time: facts.cpu_time - run,
+            wakeups: facts.wakeups as u32 - u32::from(has_slept),
+            voluntary: (facts.voluntary as u32).saturating_sub(has_slept.into()),
             age: AGE_KNOWN - 1,
             ..Behaviour::default()
         })
@@ -475,11 +480,30 @@ mod tests {
         assert!(seen.is_known());
         assert_eq!((seen.wake_freq(), seen.run()), (10, Span::from_millis(1)));
         assert_eq!(of(facts_after(2)), None, "its last run may be the start of a program");
-        let lost = Facts { stopped: facts_after(3).woken, ..facts_after(3) };
-        assert_eq!(of(lost), None, "it has lost its CPU, not slept");
         let unseen = Facts { run_interval: Span::ZERO, ..facts_after(3) };
         assert_eq!(of(unseen), None);
         assert_eq!(Behaviour::observed(&wakeup()), None, "without a fast path");
+    }
+
+    #[test]
+    fn a_task_that_lost_its_cpu_at_its_first_message_is_known_at_the_next_wakeup() {
+        let at = |ms: u64| Stamp::from_nanos(ms * 1_000_000);
+        let awake = Span::from_micros(300);
+        let lost = Facts { stopped: at(101), ..facts_after(3) };
+        let arrival = Arrival { facts: Some(lost), awake, cause: Cause::Requeue, ..wakeup() };
+        let mut seen = Behaviour::observed(&arrival).expect("three wakeups");
+        seen.observe(at(101), &arrival, Span::ZERO);
+        assert!(!seen.is_known(), "its run is not over");
+        let next = Facts {
+            wakeups: 4,
+            voluntary: 3,
+            cpu_time: lost.cpu_time + Span::from_micros(200),
+            woken: at(110),
+            ..lost
+        };
+        seen.observe(at(110), &Arrival { facts: Some(next), ..wakeup() }, Span::ZERO);
+        assert!(seen.is_known());
+        assert_eq!((seen.wake_freq(), seen.run()), (10, Span::from_micros(500)));
     }
 
     /// A task that wakes every 5 ms for `us`, after a run of `computed` and a sleep of one second.

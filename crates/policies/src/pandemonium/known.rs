@@ -67,8 +67,8 @@ const _: () = assert!(TaskTable::<Task>::RECORD_SIZE == 128, "one byte more cost
 
 impl Task {
     /// The task has a new name, so everything learned under the old one is dropped. The behaviour
-    /// restarts from the name's prediction, or without one from what the fast path has
-    /// observed of its last run and sleep. Returns whether it has.
+    /// restarts from the name's prediction, or without one from what the fast path has observed.
+    /// Returns whether that includes a run and the sleep after it.
     pub fn begin_as(
         &mut self,
         now: Stamp,
@@ -90,7 +90,7 @@ impl Task {
         if observed.is_none() {
             self.behaviour.begin(now, arrival);
         }
-        observed.is_some()
+        observed.is_some() && arrival.facts.is_some_and(|facts| facts.woken > facts.stopped)
     }
 
     /// CPU time since the last message.

@@ -75,16 +75,26 @@ pub fn prepare_user_land() -> Result<()> {
 
 /// Gives this process the lowest real-time priority. Its children start as ordinary tasks again.
 pub fn become_real_time() -> Result<()> {
-    let priority = libc::sched_param { sched_priority: 1 };
+    set_policy(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1)
+        .context("taking a real-time priority for the agent")
+}
+
+/// Runs `work` as an ordinary task, so that no other one waits behind a real-time task for it.
+pub fn as_ordinary_task<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    set_policy(libc::SCHED_OTHER, 0).context("giving the real-time priority up")?;
+    let done = work();
+    become_real_time()?;
+    done
+}
+
+/// Sets scheduling class and real-time priority of this thread.
+fn set_policy(policy: libc::c_int, sched_priority: libc::c_int) -> std::io::Result<()> {
+    let priority = libc::sched_param { sched_priority };
     // SAFETY: pid 0 is the caller and the parameter block lives on the stack.
-    let failed = unsafe {
-        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &priority)
-    } != 0;
-    if failed {
-        return Err(std::io::Error::last_os_error())
-            .context("taking a real-time priority for the agent");
+    match unsafe { libc::sched_setscheduler(0, policy, &priority) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
     }
-    Ok(())
 }
 
 /// Reaps orphans until the agent has ended.

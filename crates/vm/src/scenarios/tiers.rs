@@ -6,7 +6,7 @@ use super::control::ask;
 use crate::guest::lives::Life;
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::{Ended, Scheduler};
-use crate::guest::{Guest, clock, family, report, wakeups, watch};
+use crate::guest::{Guest, boot, clock, family, report, wakeups, watch};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::CStr;
@@ -82,7 +82,7 @@ fn sudden_load(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &[])?;
     let probe = wakeups::start(SUDDEN_S)?;
     sleep(QUIET);
-    let load = Load::start(&vec![Kind::Hog; 8 * guest.cpus])?;
+    let load = boot::as_ordinary_task(|| Load::start(&vec![Kind::Hog; 8 * guest.cpus]))?;
     let late = probe.finish()?;
     let said = format!("of {} wakeups the worst was {} us late", late.count(), late.worst_us());
     report::note(said.as_str());
