@@ -63,6 +63,8 @@ mod health;
 #[cfg(not(docsrs))]
 mod instance;
 #[cfg(not(docsrs))]
+mod kernel_setting;
+#[cfg(not(docsrs))]
 mod libbpf_print;
 #[cfg(not(docsrs))]
 mod machine;

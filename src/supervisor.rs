@@ -8,6 +8,7 @@ use super::cli::{self, Options};
 use super::event_log::EventLog;
 use super::group_socket::{Grant, GroupSocket};
 use super::instance::{self, Instance};
+use super::kernel_setting::KernelSetting;
 use super::machine::Machine;
 use super::mutex::lock;
 use super::programs::{self, Programs, Saver};
@@ -93,18 +94,19 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let log = observe(options, &source);
     let saver = Saver::start(Arc::clone(&source.programs));
     let started = source.read();
-    let changed = Setting::before(earlier.as_ref());
+    let changed = changed_settings(earlier.as_ref());
     let outcome = match keep_running(options, &worker, &source, &saver, &changed, earlier) {
         Ok(Finish::Upgrade(pid)) => {
             let lock = instance.as_ref().map(Instance::hand_on);
-            let handover = Handover::of(&source, &program, pid, lock, changed[0].before.clone());
+            let handover =
+                Handover::of(&source, &program, pid, lock, changed[0].before().map(str::to_owned));
             saver.finish();
             output::finish();
             if let Some(failure) = upgrade::execute(&handover, &candidates, &worker) {
                 return Err(failure);
             }
             worker.wait_for_end();
-            changed.iter().for_each(Setting::restore);
+            changed.iter().for_each(KernelSetting::restore);
             return Ok(ExitCode::SUCCESS);
         }
         Ok(Finish::Exit(code)) => Ok(code),
@@ -220,7 +222,7 @@ fn reap(earlier: i32) {
         // SAFETY: a plain system call, on a child of this process.
         unsafe { libc::waitpid(earlier, std::ptr::null_mut(), 0) };
         // A failure costs some latency: the kernel may move locked memory.
-        let _ = std::fs::write(Setting::COMPACTION, "0");
+        let _ = std::fs::write(compaction::PATH, "0");
     });
 }
 
@@ -238,7 +240,7 @@ fn keep_running(
     worker: &WorkerProcess,
     source: &Source,
     saver: &Saver,
-    changed: &[Setting],
+    changed: &[KernelSetting],
     earlier: Option<Handover>,
 ) -> Result<Finish, Failure> {
     let mut restarts = Restarts::default();
@@ -249,14 +251,14 @@ fn keep_running(
         let status = match worker.run(&source.shared, replaced.take())? {
             End::Exited(status) => status,
             End::Killed => {
-                changed.iter().for_each(Setting::restore);
+                changed.iter().for_each(KernelSetting::restore);
                 output::warn("the scheduling process did not end within 3 s, and was killed");
                 return Ok(Finish::Exit(ExitCode::SUCCESS));
             }
             End::NotStarted => return Ok(Finish::Exit(ExitCode::SUCCESS)),
             End::Upgraded(worker) => return Ok(Finish::Upgrade(worker)),
         };
-        changed.iter().for_each(Setting::restore);
+        changed.iter().for_each(KernelSetting::restore);
         saver.save();
         let scheduled = source.rounds() > rounds;
         let ended = Ended { code: status.code(), scheduled, lived: started.elapsed() };
@@ -392,37 +394,13 @@ fn adapt_every_second(source: &Source, print: bool) -> Arc<Mutex<EventLog>> {
     log
 }
 
-/// A kernel setting that a worker changes. The supervisor restores it, because a killed worker
-/// cannot.
-struct Setting {
-    path: &'static str,
-    before: Option<String>,
-}
-
-impl Setting {
-    /// Whether the kernel may move locked memory; scx_rustland_core changes it.
-    const COMPACTION: &str = compaction::PATH;
-
-    /// The settings as they were before the first worker. That of an earlier program has changed
-    /// the first one.
-    fn before(earlier: Option<&Handover>) -> [Setting; 2] {
-        let now = |path| std::fs::read_to_string(path).ok();
-        let compaction = match earlier {
-            Some(earlier) => earlier.compaction.clone(),
-            None => now(Self::COMPACTION),
-        };
-        let expedited = ShortGracePeriods::PATH;
-        [
-            Setting { path: Self::COMPACTION, before: compaction },
-            Setting { path: expedited, before: now(expedited) },
-        ]
-    }
-
-    fn restore(&self) {
-        let Some(before) = &self.before else { return };
-        if std::fs::read_to_string(self.path).is_ok_and(|now| now != *before) {
-            // A failure is harmless: both settings only cost some latency.
-            let _ = std::fs::write(self.path, before);
-        }
-    }
+/// The kernel's settings that a worker changes, as they were before the first one. That of an
+/// earlier program has changed `vm.compact_unevictable_allowed`. The supervisor puts them back,
+/// because a killed worker cannot.
+fn changed_settings(earlier: Option<&Handover>) -> [KernelSetting; 2] {
+    let compaction = match earlier {
+        Some(earlier) => KernelSetting::known(compaction::PATH, earlier.compaction.clone()),
+        None => KernelSetting::read(compaction::PATH),
+    };
+    [compaction, KernelSetting::read(ShortGracePeriods::PATH)]
 }

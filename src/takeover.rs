@@ -3,6 +3,7 @@
 //! The worker of an upgraded program. It loads while the worker of the old program schedules, ends
 //! that one, and attaches. The kernel has one scheduler at a time, so its own runs in between.
 
+use super::kernel_setting::KernelSetting;
 use super::{clock, memory, process, wake_worker};
 use anyhow::{Result, bail, ensure};
 use pandemonium_engine::time::{Span, Stamp};
@@ -68,24 +69,20 @@ pub fn before_attach() -> Result<Option<ShortGracePeriods>> {
 /// While it lives, grace periods of RCU are expedited. To unload and to load a scheduler the kernel
 /// waits for some, each of which takes 10 ms or more on a busy machine. Without the privilege they
 /// stay as they are. If this process is killed meanwhile, its supervisor restores the setting.
-pub struct ShortGracePeriods(Option<String>);
+pub struct ShortGracePeriods(KernelSetting);
 
 impl ShortGracePeriods {
     /// The kernel's setting.
     pub const PATH: &str = "/sys/kernel/rcu_expedited";
 
     fn begin() -> Self {
-        let before = std::fs::read_to_string(Self::PATH).ok();
-        ShortGracePeriods(before.filter(|_| std::fs::write(Self::PATH, "1").is_ok()))
+        ShortGracePeriods(KernelSetting::read(Self::PATH).change("1"))
     }
 }
 
 impl Drop for ShortGracePeriods {
     fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            // It could be written a moment ago.
-            let _ = std::fs::write(Self::PATH, before);
-        }
+        self.0.restore();
     }
 }
 

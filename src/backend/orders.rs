@@ -109,7 +109,7 @@ pub(super) fn counts(bss: &types::bss) -> Counts {
     unsafe {
         Counts {
             passed: (&raw const bss.order_passed).read_volatile(),
-            queued: (&raw const bss.order_queued).read_volatile(),
+            queued: (&raw const bss.patch_decided).read_volatile(),
         }
     }
 }

@@ -71,20 +71,17 @@ static __always_inline bool patch_move_to_local(u64 dsq, u64 enq_flags)
 {
 	bool moved;
 
-	if (patch_not_deciding() && patch_move_scheduler(enq_flags))
+	if (patch_not_deciding() && patch_move_scheduler(enq_flags, true))
 		return true;
 	if (dsq == BACKEND_SHARED_DSQ && patch_move_from_inactive(enq_flags))
 		return true;
 	/* In this call the kernel puts the decisions into their queues. */
-	moved = dsq == BACKEND_SCHED_DSQ ? patch_move_scheduler(enq_flags) :
+	moved = dsq == BACKEND_SCHED_DSQ ? patch_move_scheduler(enq_flags, true) :
 					   scx_bpf_dsq_move_to_local(dsq, enq_flags);
-	if (moved && dsq == BACKEND_SCHED_DSQ)
-		order_queued = scx_bpf_dsq_nr_queued(BACKEND_SHARED_DSQ);
 	/* No decided task may use this CPU: the process is needed after all. */
 	if (!moved && dsq == BACKEND_SHARED_DSQ && order_bounds.pending) {
 		order_cpu_of(bpf_get_smp_processor_id())->unserved = 1;
-		order_queued = 0;
-		moved = patch_move_scheduler(enq_flags);
+		moved = patch_move_scheduler(enq_flags, false);
 	}
 	patch_kick_pending();
 	return moved;
@@ -97,8 +94,7 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 	u32 here = bpf_get_smp_processor_id();
 
 	if (is_scheduler) {
-		order_queued = 0;
-		patch_round_begins();
+		patch_round_begins(0);
 	} else if (is_unqueued || patch_may_return(p, here)) {
 		scx_bpf_kick_cpu(here, 0);
 		return;

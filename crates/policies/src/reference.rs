@@ -246,6 +246,14 @@ impl<Q: Policy> Policy for Dropping<Q> {
         self.inner.next(now, view)
     }
 
+    fn wants_more(&self) -> bool {
+        self.inner.wants_more()
+    }
+
+    fn sends_along(&self, sent: &Dispatch) -> bool {
+        self.inner.sends_along(sent)
+    }
+
     fn refused(&mut self, dispatch: Dispatch) {
         self.inner.refused(dispatch);
     }

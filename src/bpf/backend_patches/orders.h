@@ -94,11 +94,6 @@ struct order_bounds order_bounds;
 struct order_cpu order_cpus[BACKEND_SHARED_DSQ];
 /* Orders executed while Batch work waited in user space. */
 u32 order_passed;
-/*
- * Decided tasks in the shared DSQ when the scheduler process last got a CPU; 0 if none of them may
- * use that CPU. User space decides on no more Batch tasks while enough wait.
- */
-u32 order_queued;
 
 static __always_inline struct order_cpu *order_cpu_of(s32 cpu)
 {

@@ -23,18 +23,26 @@
 #ifndef __PATCH_ROUND_IN_PROGRESS_H
 #define __PATCH_ROUND_IN_PROGRESS_H
 
-/* The scheduler process gets a CPU and has a round to do. */
-static __always_inline void patch_round_begins(void)
+/*
+ * Decided tasks in the shared DSQ when the scheduler process last got a CPU; 0 if none of them may
+ * use that CPU. User space decides on no more Batch tasks while enough wait.
+ */
+u32 patch_decided;
+
+/* The scheduler process gets a CPU and has a round to do, while so many decided tasks wait. */
+static __always_inline void patch_round_begins(u32 decided)
 {
+	patch_decided = decided;
 	if (patch_activity == PATCH_RESTING)
 		patch_activity = PATCH_DECIDING;
 }
 
-static __always_inline bool patch_move_scheduler(u64 enq_flags)
+/* Gives the CPU to the scheduler process, if that waits for one. */
+static __always_inline bool patch_move_scheduler(u64 enq_flags, bool serves_decided)
 {
 	if (!scx_bpf_dsq_move_to_local(BACKEND_SCHED_DSQ, enq_flags))
 		return false;
-	patch_round_begins();
+	patch_round_begins(serves_decided ? scx_bpf_dsq_nr_queued(BACKEND_SHARED_DSQ) : 0);
 	return true;
 }
 
