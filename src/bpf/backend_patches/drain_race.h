@@ -13,8 +13,8 @@
  *
  * Fix: a CPU that is turned away marks itself as pending. The CPU that drains looks again until no
  * CPU is pending, and preempts those for which something is in the queues, once it is there. Such a
- * kick takes effect only after this CPU has left dispatch. If the other one runs the decided task by
- * then, that task goes on.
+ * kick takes effect only after this CPU has left dispatch. If the other CPU runs the decided task
+ * by then, that task goes on.
  *
  * How to see it: in a trace of exact time, a drain that returns -16 on a CPU, then sched_switch to
  * a Batch task there, while the decision for it is in the DSQ. VM scenario `bars`, p99.9 of `long`.
