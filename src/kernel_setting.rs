@@ -16,7 +16,7 @@ impl KernelSetting {
         KernelSetting::known(path, fs::read_to_string(path).ok())
     }
 
-    /// The setting as it was before somebody else changed it.
+    /// The setting with its value from before an earlier program changed it.
     pub fn known(path: &'static str, before: Option<String>) -> KernelSetting {
         KernelSetting { path, before }
     }

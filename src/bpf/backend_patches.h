@@ -55,12 +55,9 @@
 
 /* ---- Calls that several patches change ---- */
 
-/* Whether `prev`, which runs since `started`, keeps its CPU, before any queue is looked at. */
-static __always_inline bool patch_keep_running(struct task_struct *prev, u64 started,
-					       bool is_scheduler)
+/* Whether `prev` keeps its CPU, before any queue is looked at. */
+static __always_inline bool patch_keep_running(struct task_struct *prev, bool is_scheduler)
 {
-	if (!is_scheduler && order_outlasts_kick(prev, started))
-		return true;
 	if (is_scheduler ? !patch_keeps_deciding() : !patch_keeps_exiting(prev))
 		return false;
 	scx_bpf_task_set_slice(prev, is_scheduler ? SCX_SLICE_DFL : PATCH_EXIT_NS);
@@ -170,18 +167,19 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 /* is_usersched_task() and is_queued() are the backend's, declared only where a macro expands. */
 #define scx_bpf_task_set_slice(p, slice)                                                           \
 	patch_set_slice(p, slice, is_usersched_task(p), patch_is_unqueued(p))
-/* A compatibility macro of scx already; the patches above were compiled with the original. */
-#undef scx_bpf_dsq_move_to_local
 /* When the task began to run, by the backend's record; 0 if it has none. */
 #define patch_started(p)                                                                           \
 	({                                                                                         \
 		const struct task_ctx *tctx = try_lookup_task_ctx(p);                              \
 		tctx ? tctx->start_ts : 0;                                                         \
 	})
+/* A compatibility macro of scx already; the patches above were compiled with the original. */
+#undef scx_bpf_dsq_move_to_local
 /* `prev` is the argument of the backend's dispatch, the only function that calls this. */
 #define scx_bpf_dsq_move_to_local(dsq, enq_flags)                                                  \
 	((prev && is_queued(prev) &&                                                               \
-	  patch_keep_running(prev, patch_started(prev), is_usersched_task(prev))) ||               \
+	  ((patch_is_late_kick() && order_outlasts_kick(prev, patch_started(prev))) ||             \
+	   patch_keep_running(prev, is_usersched_task(prev)))) ||                                  \
 	 patch_move_to_local(dsq, enq_flags))
 
 #endif

@@ -111,3 +111,10 @@ pub struct Facts {
     /// The task that the last of them preempted.
     pub preempted: Option<Pid>,
 }
+
+impl Facts {
+    /// Whether the task has slept and woken up since its last run. If not, it lost its CPU.
+    pub fn has_slept(&self) -> bool {
+        self.woken > self.stopped
+    }
+}

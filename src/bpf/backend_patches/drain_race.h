@@ -130,15 +130,21 @@ static __always_inline void patch_kick_group(u32 group, u64 cpus)
 }
 
 /*
- * Whether this CPU was kicked just now for a decision that is no longer in its DSQ, and holds no
- * decisions for others, which have to get into their queues first.
+ * Whether this CPU has taken decisions that are not in their queues yet: they get there when it
+ * moves a task to its local DSQ.
  */
+static __always_inline bool patch_holds_decisions(void)
+{
+	return patch_my_kicks()->any;
+}
+
+/* Whether this CPU was kicked just now for a decision that is no longer in its DSQ. */
 static __always_inline bool patch_is_late_kick(void)
 {
 	u32 here = bpf_get_smp_processor_id() & (PATCH_CPUS - 1);
 
 	return scx_bpf_now() - patch_kicked_at[here] < PATCH_KICK_NS &&
-	       !scx_bpf_dsq_nr_queued(here) && !patch_kicks[here].any;
+	       !scx_bpf_dsq_nr_queued(here);
 }
 
 /* Called when the kernel has put the decisions into their queues. */

@@ -31,10 +31,8 @@ static __always_inline bool patch_keeps_exiting(const struct task_struct *p)
 {
 	u32 here = bpf_get_smp_processor_id() & (PATCH_CPUS - 1);
 
-	if (!(p->flags & PF_EXITING) || p->mm || patch_exiting[here] == p->pid)
-		return false;
-	/* Decisions that this CPU took for others have to get into their queues first. */
-	if (patch_kicks[here].any)
+	if (!(p->flags & PF_EXITING) || p->mm || patch_exiting[here] == p->pid ||
+	    patch_holds_decisions())
 		return false;
 	patch_exiting[here] = p->pid;
 	return true;

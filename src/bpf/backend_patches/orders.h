@@ -463,10 +463,9 @@ static __always_inline u64 order_renew(struct task_struct *p, u64 slice)
 }
 
 /*
- * Whether the running task `p` keeps its CPU, although its slice was ended: a LatCritical task that
- * has run since `started` for less than its slice, on a CPU that was kicked for a decision in its
- * own DSQ when it had taken that one already. The task would be queued to user space, and then wait
- * behind Batch tasks with older keys. Gives it the rest of its slice.
+ * Whether the running task `p` outlasts a late kick of its CPU, which has ended its slice: a
+ * LatCritical task that has run since `started` for less than the slice. It would be queued to user
+ * space, and then wait behind Batch tasks with older keys. Gives it the rest of the slice.
  */
 static __always_inline bool order_outlasts_kick(struct task_struct *p, u64 started)
 {
@@ -474,7 +473,7 @@ static __always_inline bool order_outlasts_kick(struct task_struct *p, u64 start
 	u64 ran = scx_bpf_now() - started;
 
 	if (order_tier(slot, p) != FP_LAT_CRITICAL || ran + ORDER_REST_MIN_NS > slot->slice ||
-	    !patch_is_late_kick())
+	    patch_holds_decisions())
 		return false;
 	order_count(ORDER_RESUMED);
 	scx_bpf_task_set_slice(p, slot->slice - ran);

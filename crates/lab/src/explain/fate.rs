@@ -49,7 +49,7 @@ pub fn between(before: &Arrival, after: &Arrival) -> Between {
 pub fn waits_since(arrival: &Arrival, now: Stamp) -> Stamp {
     let woken = match (arrival.cause, arrival.facts) {
         (Cause::Requeue, _) | (_, None) => return now,
-        (_, Some(facts)) => Some(facts.woken).filter(|woken| *woken > facts.stopped),
+        (_, Some(facts)) => facts.has_slept().then_some(facts.woken),
     };
     woken.filter(|woken| *woken <= now).unwrap_or(now)
 }

@@ -148,7 +148,7 @@ impl Behaviour {
     /// busy. A task that lost its CPU is urgent at its next wakeup, because its run is not over.
     pub fn observed(arrival: &Arrival) -> Option<Behaviour> {
         let facts = arrival.facts.filter(|facts| facts.wakeups >= OBSERVED_MIN)?;
-        let has_slept = facts.woken > facts.stopped;
+        let has_slept = facts.has_slept();
         let (woken, run) = match has_slept {
             true if facts.run_interval == Span::ZERO => return None,
             true => (facts.stopped.before(facts.run_interval), facts.run_interval),

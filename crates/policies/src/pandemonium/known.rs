@@ -90,7 +90,7 @@ impl Task {
         if observed.is_none() {
             self.behaviour.begin(now, arrival);
         }
-        observed.is_some() && arrival.facts.is_some_and(|facts| facts.woken > facts.stopped)
+        observed.is_some() && arrival.facts.is_some_and(|facts| facts.has_slept())
     }
 
     /// CPU time since the last message.

@@ -79,7 +79,7 @@ pub fn become_real_time() -> Result<()> {
         .context("taking a real-time priority for the agent")
 }
 
-/// Runs `work` as an ordinary task, so that no other one waits behind a real-time task for it.
+/// Runs `work` as an ordinary task. As a real-time one it would hold up the tasks of its CPU.
 pub fn as_ordinary_task<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     set_policy(libc::SCHED_OTHER, 0).context("giving the real-time priority up")?;
     let done = work();
