@@ -4,6 +4,7 @@
 //! [`Dropping`] is wrong on purpose.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use pandemonium_engine::TASKS_MAX;
 use pandemonium_engine::adapting::Adapting;
 use pandemonium_engine::knobs::{KeySet, Kind, KnobProfile, Table, Values};
@@ -217,11 +218,14 @@ impl Ordering for ByVruntime {
 /// watchdog with up to 75 runnable tasks a CPU.
 const DEBT_SLICES: u64 = 16;
 
-/// Loses every 100th task it is given. The tests that boot a kernel must fail with it: a test
-/// suite that a broken scheduler passes proves nothing.
+/// Loses every 100th task it is given, for good. The tests that boot a kernel must fail with it: a
+/// test suite that a broken scheduler passes proves nothing.
 pub struct Dropping<Q> {
     inner: Q,
     seen: u64,
+    /// Until they exit. The kernel's side runs a lost task in each stall of the scheduling process,
+    /// which gives it one slice.
+    lost: BTreeSet<Pid>,
 }
 
 impl<Q: Policy> Dropping<Q> {
@@ -230,14 +234,18 @@ impl<Q: Policy> Dropping<Q> {
 
     /// Breaks `inner`.
     pub fn new(inner: Q) -> Self {
-        Dropping { inner, seen: 0 }
+        Dropping { inner, seen: 0, lost: BTreeSet::new() }
     }
 }
 
 impl<Q: Policy> Policy for Dropping<Q> {
     fn arrive(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
+        let pid = arrival.pid;
         self.seen += 1;
-        if !self.seen.is_multiple_of(Self::EVERY) {
+        if self.seen.is_multiple_of(Self::EVERY) {
+            self.lost.insert(pid);
+        }
+        if !self.lost.contains(&pid) {
             self.inner.arrive(now, arrival, view);
         }
     }
@@ -259,6 +267,7 @@ impl<Q: Policy> Policy for Dropping<Q> {
     }
 
     fn exit(&mut self, pid: Pid) {
+        self.lost.remove(&pid);
         self.inner.exit(pid);
     }
 

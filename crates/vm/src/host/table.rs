@@ -88,6 +88,9 @@ pub fn print(rows: &[Row]) {
             row.scenario.name, row.kernel
         );
     }
-    let passed = rows.iter().filter(|row| row.passed()).count();
-    println!("\n{passed} passed, {} failed", rows.len() - passed);
+    let failed: Vec<&Row> = rows.iter().filter(|row| !row.passed()).collect();
+    let names: Vec<String> =
+        failed.iter().map(|row| format!("{} on {}", row.scenario.name, row.kernel)).collect();
+    let names = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
+    println!("\n{} passed, {} failed{names}", rows.len() - failed.len(), failed.len());
 }
