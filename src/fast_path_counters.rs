@@ -62,6 +62,8 @@ pub enum Event {
     Requeued,
     /// A CPU was kicked because the policy asked.
     Asked,
+    /// The tasks of a CPU that a higher scheduling class kept were enqueued again.
+    Reenqueued,
     /// A timer called its callback.
     Timer,
     /// An update was dropped because another CPU was writing the record.
@@ -74,7 +76,7 @@ pub enum Event {
 
 impl Event {
     /// All events, in the order of `enum fp_event`.
-    pub const ALL: [Event; 15] = [
+    pub const ALL: [Event; 16] = [
         Event::Wakeup,
         Event::Kick,
         Event::HandedOff,
@@ -86,6 +88,7 @@ impl Event {
         Event::Bound,
         Event::Requeued,
         Event::Asked,
+        Event::Reenqueued,
         Event::Timer,
         Event::Contended,
         Event::Stolen,

@@ -112,6 +112,10 @@ pub struct Metrics {
     pub nr_kicks: u64,
     #[stat(desc = "CPUs kicked because the policy asked")]
     pub nr_kicks_asked: u64,
+    #[stat(
+        desc = "Times that the tasks of a CPU were enqueued again: a higher scheduling class kept it"
+    )]
+    pub nr_reenqueued: u64,
     #[stat(desc = "Idle CPUs woken because tasks waited when the scheduler left its CPU")]
     pub nr_kicks_idle: u64,
     #[stat(desc = "Old name of nr_kicks_idle")]
@@ -253,6 +257,7 @@ impl Metrics {
         for (field, event) in [
             (&mut self.nr_kicks, Event::Kick),
             (&mut self.nr_kicks_asked, Event::Asked),
+            (&mut self.nr_reenqueued, Event::Reenqueued),
             (&mut self.nr_kicks_idle, Event::WokenIdle),
             (&mut self.nr_kicks_lost, Event::WokenIdle),
             (&mut self.nr_kicks_again, Event::Rechecked),

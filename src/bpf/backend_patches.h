@@ -21,13 +21,14 @@
  *  exiting_task.h       a task loses its CPU as it ends                     move_to_local
  *  ring_wakeup.h        each message wakes up readers that do not exist     ringbuf_submit
  *  self_kick.h          a busy CPU kicks itself in case it idles            kick_cpu
+ *  named_cpu.h          a CPU that was chosen for a task idles on           dispatch_nr_slots
  *  orders.h             every wakeup costs a run of the scheduler process   select_cpu, nr_queued,
  *                                                                           ringbuf_reserve, query
  *
  * The order is part of the program. A patch calls the kernel's functions by their own names, so all
  * patches come before all macros. crowd.h comes before drain_race.h, that before drain_many.h and
- * exiting_task.h, not_deciding.h before domain_return.h, and orders.h before stalled.h, because the
- * latter use the former.
+ * exiting_task.h, not_deciding.h before domain_return.h, self_kick.h before named_cpu.h, and orders.h
+ * before stalled.h, because the latter use the former.
  */
 #ifndef __BACKEND_PATCHES_H
 #define __BACKEND_PATCHES_H
@@ -50,6 +51,7 @@
 #include "backend_patches/exiting_task.h"
 #include "backend_patches/ring_wakeup.h"
 #include "backend_patches/self_kick.h"
+#include "backend_patches/named_cpu.h"
 #include "backend_patches/orders.h"
 #include "backend_patches/stalled.h"
 
@@ -164,6 +166,9 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 /* It starts that timer once a second. */
 #define bpf_timer_start(...) (patch_watch_over(), bpf_timer_start(__VA_ARGS__))
 #define scx_bpf_kick_cpu patch_kick_cpu
+/* The only call is after each decision, which is `task`. */
+#define scx_bpf_dispatch_nr_slots()                                                                \
+	(patch_kick_named(task->cpu), scx_bpf_dispatch_nr_slots())
 /* is_usersched_task() and is_queued() are the backend's, declared only where a macro expands. */
 #define scx_bpf_task_set_slice(p, slice)                                                           \
 	patch_set_slice(p, slice, is_usersched_task(p), patch_is_unqueued(p))

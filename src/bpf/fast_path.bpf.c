@@ -242,8 +242,11 @@ static void occupies(struct fp_cpu *c, u32 cpu, struct task_struct *next, u64 no
 	if (!next->pid) {
 		c->occupant = FP_IDLE;
 		return_to_domain(cpu, now);
-	} else if (next->tgid == scheduler_tgid || next->prio < 100) {
+	} else if (next->tgid == scheduler_tgid) {
 		c->occupant = FP_FOREIGN;
+	} else if (next->prio < LOWEST_EXT_PRIO) {
+		c->occupant = FP_FOREIGN;
+		keeps_cpu(cpu, now);
 	} else {
 		c->occupant = tier_of(next->pid);
 		c->slice = next->scx.slice;

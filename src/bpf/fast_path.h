@@ -240,6 +240,8 @@ enum fp_event {
 	FP_REQUEUED,
 	/* Kicks that user space asked for. */
 	FP_ASKED,
+	/* How often the tasks of a CPU that a higher scheduling class keeps were enqueued again. */
+	FP_REENQUEUED,
 	/* Calls of the timer callback. */
 	FP_TIMERS,
 	/* Updates dropped because another CPU was writing the same record. */

@@ -14,14 +14,19 @@
  * for at each switch. A timer of the CPU on which the task was queued looks whether the task still
  * waits, and kicks a CPU for it by the same rules as its wakeup did.
  *
- * The same timer ends slices that are shorter than a tick. It is armed for the earliest time at
- * which there may be something to do, and is not moved to a later one.
+ * The same timer ends slices that are shorter than a tick, and has the tasks of a CPU queued anew
+ * that a task of a higher scheduling class keeps. It is armed for the earliest time at which there
+ * may be something to do, and is not moved to a later one.
  */
 #ifndef __RECHECK_BPF_H
 #define __RECHECK_BPF_H
 
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
+/* Since Linux 7.1: each task in the DSQ is enqueued again. */
+void scx_bpf_dsq_reenq(u64 dsq_id, u64 flags) __ksym __weak;
+/* Since Linux 6.19, for the local DSQ only. libbpf leaves the last suffix out. */
+void scx_bpf_reenqueue_local___v2___weak(void) __ksym __weak;
 
 #define NO_QUEUE ((u64)-1)
 /* uapi/linux/time.h; uapi/linux/bpf.h has the flag since 6.7. */
@@ -242,6 +247,77 @@ static u64 check_slice(u32 cpu, u64 now)
 	return 0;
 }
 
+/* The running task is of a higher scheduling class: real-time or deadline. */
+static bool runs_higher_class(const struct rq *rq)
+{
+	return rq->curr->prio < LOWEST_EXT_PRIO;
+}
+
+/* How many tasks only this CPU would run: those in its own DSQ and in its local DSQ. */
+static u32 nr_kept(const struct rq *rq, u32 cpu)
+{
+	return rq->scx.local_dsq.nr + scx_bpf_dsq_nr_queued(cpu);
+}
+
+/*
+ * A task of a higher scheduling class begins to run: looks later whether it keeps the CPU. Most of
+ * them leave it soon, and then the interrupted task goes on at once.
+ */
+static void keeps_cpu(u32 cpu, u64 now)
+{
+	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+	struct recheck *r = recheck_of(cpu);
+
+	if (rq && r && has_timers && nr_kept(rq, cpu))
+		arm(r, now + FP_RECHECK_NS, now);
+}
+
+/* Kicks a CPU for tasks that were enqueued again: an idle one, else one that runs a Batch task. */
+static void kick_for_reenqueued(struct need *n)
+{
+	struct fp_settings *s = the_settings();
+	struct victim best = NO_VICTIM;
+	struct fp_cpu *c;
+	s32 i;
+
+	bpf_for(i, 0, scanned()) {
+		c = cpu_record(i);
+		if (s && c && i != n->here && gives_way(c, n, s) && may_kick(c, n->now) &&
+		    beats(c, false, n->now, &best) && !is_ending(i))
+			take_victim(&best, c, i, false, n->now);
+	}
+	c = cpu_record(best.cpu);
+	if (best.cpu >= 0 && c)
+		kick(c, best.cpu, n->now);
+}
+
+/*
+ * A task of a higher scheduling class keeps this CPU. The tasks that only this CPU would run are
+ * enqueued again, the scheduler process among them, and another CPU looks for them. Before Linux
+ * 6.19 they wait.
+ */
+static void check_higher_class(u32 cpu, u64 now)
+{
+	struct need n = { .now = now, .here = cpu, .tier = FP_INTERACTIVE };
+	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+	struct fp_cpu *c = cpu_record(cpu);
+
+	if (!rq || !c || !runs_higher_class(rq) || now - c->since < FP_RECHECK_NS ||
+	    !nr_kept(rq, cpu))
+		return;
+	if (bpf_ksym_exists(scx_bpf_dsq_reenq)) {
+		scx_bpf_dsq_reenq(SCX_DSQ_LOCAL, 0);
+		scx_bpf_dsq_reenq(cpu, 0);
+	} else if (bpf_ksym_exists(scx_bpf_reenqueue_local___v2___weak)) {
+		scx_bpf_reenqueue_local___v2___weak();
+	} else {
+		return;
+	}
+	count(FP_REENQUEUED);
+	/* The kernel enqueues them in an interrupt of this CPU that comes before that of the kick. */
+	kick_for_reenqueued(&n);
+}
+
 static int timer_callback(void *map, u32 *key, struct recheck *r)
 {
 	u64 now = bpf_ktime_get_ns(), waiter, slice;
@@ -251,6 +327,7 @@ static int timer_callback(void *map, u32 *key, struct recheck *r)
 	if (!kicks_are_on())
 		return 0;
 	count(FP_TIMERS);
+	check_higher_class(cpu, now);
 	waiter = check_waiters(r, cpu, now);
 	slice = check_slice(cpu, now);
 	if (waiter)

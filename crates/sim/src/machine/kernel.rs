@@ -41,7 +41,10 @@ impl<W: Observer> Machine<W> {
         let drained = self.down.len().min(DRAIN);
         for _ in 0..drained {
             if let Some(down) = self.down.pop_front() {
+                let named = down.cpu;
                 self.apply(down);
+                // `patch_kick_named`: whatever became of the decision.
+                named.iter().for_each(|&cpu| self.kick_cpu(cpu, Kick::Idle));
             }
         }
         let pending = self.is_pending();

@@ -56,6 +56,17 @@ pub const ALL: &[Scenario] = &[
         ..USUAL
     },
     Scenario {
+        name: "real-time-bursts",
+        about: "a real-time task computes on one CPU for 20 ms of each 40: no wakeup waits for the \
+            end of a burst, where the kernel can enqueue the tasks of a CPU again",
+        cpus: Some(2),
+        limit_s: 120,
+        exact: true,
+        once: true,
+        run: real_time_bursts,
+        ..USUAL
+    },
+    Scenario {
         name: "unread",
         about: "the scheduler prints into a full pipe: it restarts for a CPU that goes offline, \
             and ends at a signal",
@@ -95,6 +106,12 @@ const BETWEEN: Duration = Duration::from_millis(300);
 const SECONDS: u64 = 4;
 /// How long no decision comes, in seconds. The watchdog waits for five.
 const STALL_S: u64 = 7;
+/// The length of a burst of a real-time task, and of the pause after it.
+const BURST: Duration = Duration::from_millis(20);
+/// For how long there are bursts, in seconds.
+const BURSTS_S: u64 = 6;
+/// The longest wakeup beside bursts: half of one.
+const BURST_WAIT_US: f64 = 10_000.0;
 const SETTLE: Duration = Duration::from_secs(1);
 
 fn stopped(guest: &Guest) -> Result<()> {
@@ -167,6 +184,34 @@ fn real_time_hog(guest: &Guest) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
+/// A burst begins while tasks are in the local DSQ of its CPU: the one that it interrupts, often a
+/// wakee or the scheduling process.
+fn real_time_bursts(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    let mut kinds = vec![Kind::Hog; 2 * guest.cpus];
+    kinds.extend([Kind::Sleeper { pause_us: 300 }; 4]);
+    let load = Load::start(&kinds)?;
+    let real_time = Load::start(&[Kind::PinnedHog { cpu: 1 }])?;
+    make_real_time(&real_time)?;
+    let task = real_time.workers().first().context("no real-time task")?.pid;
+    let probe = wakeups::start(BURSTS_S)?;
+    for _ in 0..BURSTS_S * 1_000 / (2 * BURST.as_millis() as u64) {
+        signal(task, libc::SIGCONT)?;
+        sleep(BURST);
+        signal(task, libc::SIGSTOP)?;
+        sleep(BURST);
+    }
+    let waits = probe.finish()?;
+    report_waits(&waits);
+    let again = scheduler.statistics()?.count("nr_reenqueued")?;
+    report::note(format!("tasks of a CPU were enqueued again {again} times"));
+    let worst = waits.worst_us();
+    ensure!(worst <= BURST_WAIT_US, "a wakeup waited for {worst:.0} us beside a real-time task");
+    ensure!(again > 0, "no task was enqueued again");
+    drop((real_time, load));
+    scheduler.finish().map(drop)
+}
+
 pub(super) fn bind(pid: libc::pid_t, cpu: usize) -> Result<()> {
     // SAFETY: plain system calls; all-zero is an empty set of CPUs.
     let bound = unsafe {
@@ -188,9 +233,14 @@ pub(super) fn make_real_time(load: &Load) -> Result<()> {
     Ok(())
 }
 
-fn expect_early(waits: &Samples) -> Result<()> {
+fn report_waits(waits: &Samples) {
     let [p50, p99, worst] = [waits.quantile_us(500), waits.quantile_us(990), waits.worst_us()];
     report::note(format!("wakeups p50 {p50:.0} us, p99 {p99:.0}, worst {worst:.0}"));
+}
+
+fn expect_early(waits: &Samples) -> Result<()> {
+    report_waits(waits);
+    let worst = waits.worst_us();
     ensure!(worst <= WORST_US, "a wakeup waited for {worst:.0} us while no decision came");
     Ok(())
 }
