@@ -113,7 +113,7 @@ pub struct Metrics {
     #[stat(desc = "CPUs kicked because the policy asked")]
     pub nr_kicks_asked: u64,
     #[stat(
-        desc = "Times that the tasks of a CPU were enqueued again: a higher scheduling class kept it"
+        desc = "Times that tasks of a CPU were enqueued again: a higher scheduling class kept it"
     )]
     pub nr_reenqueued: u64,
     #[stat(desc = "Idle CPUs woken because tasks waited when the scheduler left its CPU")]

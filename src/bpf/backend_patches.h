@@ -27,8 +27,8 @@
  *
  * The order is part of the program. A patch calls the kernel's functions by their own names, so all
  * patches come before all macros. crowd.h comes before drain_race.h, that before drain_many.h and
- * exiting_task.h, not_deciding.h before domain_return.h, self_kick.h before named_cpu.h, and orders.h
- * before stalled.h, because the latter use the former.
+ * exiting_task.h, not_deciding.h before domain_return.h, self_kick.h before named_cpu.h, and
+ * orders.h before stalled.h, because the latter use the former.
  */
 #ifndef __BACKEND_PATCHES_H
 #define __BACKEND_PATCHES_H
