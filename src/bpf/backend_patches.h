@@ -82,7 +82,8 @@ static __always_inline bool patch_move_to_local(u64 dsq, u64 enq_flags)
 		order_cpu_of(bpf_get_smp_processor_id())->unserved = 1;
 		moved = patch_move_scheduler(enq_flags, false);
 	}
-	patch_kick_pending();
+	if (patch_holds_decisions())
+		patch_kick_pending();
 	return moved;
 }
 

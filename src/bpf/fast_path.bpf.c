@@ -163,12 +163,15 @@ static void ends(struct task_struct *prev)
 	}
 }
 
-/* The task begins to run. Returns its record; NULL if another CPU writes that. */
-static struct fp_task *starts(struct task_struct *next, u32 cpu, u32 tier, u64 now)
+/*
+ * The task begins to run; `h` is the hint about it. Returns its record; NULL if another CPU writes
+ * that.
+ */
+static struct fp_task *starts(struct task_struct *next, const struct fp_hint *h, u32 cpu, u64 now)
 {
 	struct fp_task *t = open_record(next);
 	struct fp_counters *c = my_counters();
-	struct fp_hint *h = hint_for(next->pid);
+	u32 tier = tier_by(h);
 
 	if (!t)
 		return NULL;
@@ -230,6 +233,7 @@ static void share_with_crowd(struct fp_cpu *c)
 /* Records the task that runs on the CPU from now on. */
 static void occupies(struct fp_cpu *c, u32 cpu, struct task_struct *next, u64 now)
 {
+	struct fp_hint *h;
 	struct fp_task *t;
 
 	c->since = now;
@@ -248,12 +252,13 @@ static void occupies(struct fp_cpu *c, u32 cpu, struct task_struct *next, u64 no
 		c->occupant = FP_FOREIGN;
 		keeps_cpu(cpu, now);
 	} else {
-		c->occupant = tier_of(next->pid);
+		h = hint_for(next->pid);
+		c->occupant = tier_by(h);
 		c->slice = next->scx.slice;
 		c->low_weight = has_low_weight(next);
 		if (c->occupant < FP_LAT_CRITICAL)
 			share_with_crowd(c);
-		t = starts(next, cpu, c->occupant, now);
+		t = starts(next, h, cpu, now);
 		c->handoffs = t ? t->handoffs : 0;
 		end_slice(c, t, cpu);
 	}

@@ -150,6 +150,12 @@ static struct fp_settings *the_settings(void)
 	return bpf_map_lookup_elem(&settings, &key);
 }
 
+/* The tier by the hint about a task; Interactive if there is none. */
+static u32 tier_by(const struct fp_hint *h)
+{
+	return h && h->tier >= FP_BATCH && h->tier <= FP_LAT_CRITICAL ? h->tier : FP_INTERACTIVE;
+}
+
 /*
  * The tier that user space has given the task; Interactive if it has not received the task yet.
  *
@@ -158,11 +164,7 @@ static struct fp_settings *the_settings(void)
  */
 __noinline u32 tier_of(s32 pid)
 {
-	struct fp_hint *h = hint_for(pid);
-
-	if (h && h->tier >= FP_BATCH && h->tier <= FP_LAT_CRITICAL)
-		return h->tier;
-	return FP_INTERACTIVE;
+	return tier_by(hint_for(pid));
 }
 
 /* A new task is Interactive, but no more urgent than its parent. */

@@ -153,8 +153,6 @@ __noinline u32 patch_kick_pending(void)
 	u32 here = bpf_get_smp_processor_id();
 	struct patch_kicks *mine = patch_my_kicks();
 
-	if (!mine->any)
-		return 0;
 	mine->any = 0;
 	patch_for_each_group(g) {
 		/* Further CPUs may be pending by now. They stay marked: a second kick is harmless. */

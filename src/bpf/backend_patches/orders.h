@@ -372,27 +372,32 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
 }
 
 /*
- * This CPU or one of the next ones, if one suits the task so; else -EBUSY.
+ * This CPU or one of the next ones: the first that runs a lower tier, else the first that runs a
+ * later key; -EBUSY if there is none.
  *
  * It reads p->cpus_mask, not p->cpus_ptr: Linux 7.2 verifies it for sleepable programs too, and
  * there p->cpus_ptr is not trusted.
  */
-__noinline s32 order_scan(struct task_struct *p __arg_trusted, s32 first, u32 tier, u64 now,
-			  u32 fit)
+__noinline s32 order_scan(struct task_struct *p __arg_trusted, s32 first, u32 tier, u64 now)
 {
 	u64 key = now + order_slot_of(p->pid)->key_offset;
-	s32 cpu = first;
-	u32 i;
+	s32 cpu = first, later = -EBUSY;
+	u32 i, fit;
 
 	bpf_for(i, 0, ORDER_SCAN) {
-		if (bpf_cpumask_test_cpu(cpu, &p->cpus_mask) && order_fit_of(cpu, tier, key, now) == fit)
-			return cpu;
+		if (bpf_cpumask_test_cpu(cpu, &p->cpus_mask)) {
+			fit = order_fit_of(cpu, tier, key, now);
+			if (fit == ORDER_LOWER_TIER)
+				return cpu;
+			if (fit == ORDER_LATER_KEY && later < 0)
+				later = cpu;
+		}
 		if (++cpu >= order_bounds.nr_cpus)
 			cpu = 0;
 		if (cpu == first)
 			break;
 	}
-	return -EBUSY;
+	return later;
 }
 
 /*
@@ -403,7 +408,7 @@ __noinline s32 order_scan(struct task_struct *p __arg_trusted, s32 first, u32 ti
 __noinline s32 order_steer(struct task_struct *p __arg_trusted, s32 prev_cpu, u64 wake_flags)
 {
 	struct order_slot *slot = order_slot_of(p->pid);
-	s32 here = bpf_get_smp_processor_id(), cpu;
+	s32 here = bpf_get_smp_processor_id();
 	u64 now = bpf_ktime_get_ns();
 	u32 tier = order_tier(slot, p);
 
@@ -418,8 +423,7 @@ __noinline s32 order_steer(struct task_struct *p __arg_trusted, s32 prev_cpu, u6
 		if (order_fit_of(here, tier, now + slot->key_offset, now) == ORDER_LOWER_TIER)
 			return here;
 	}
-	cpu = order_scan(p, prev_cpu, tier, now, ORDER_LOWER_TIER);
-	return cpu >= 0 ? cpu : order_scan(p, prev_cpu, tier, now, ORDER_LATER_KEY);
+	return order_scan(p, prev_cpu, tier, now);
 }
 
 /* select_cpu has found no idle CPU: chooses a busy one, on which enqueue executes the order. */
