@@ -151,8 +151,12 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 		}                                                                                  \
 		room;                                                                              \
 	})
-/* The backend asks whether messages are in the ring when it looks for work of the process. */
-#define bpf_ringbuf_query(...) (order_is_pending() || bpf_ringbuf_query(__VA_ARGS__))
+/*
+ * The backend asks whether messages are in the ring when it looks for work of the process. A
+ * process that lost its CPU in a round, to a higher scheduling class, has work as well.
+ */
+#define bpf_ringbuf_query(...)                                                                     \
+	(patch_activity == PATCH_DECIDING || order_is_pending() || bpf_ringbuf_query(__VA_ARGS__))
 #define bpf_ringbuf_submit(data, flags)                                                            \
 	({                                                                                         \
 		patch_ringbuf_submit(data);                                                        \

@@ -253,10 +253,10 @@ static bool runs_higher_class(const struct rq *rq)
 	return rq->curr->prio < LOWEST_EXT_PRIO;
 }
 
-/* How many tasks only this CPU would run: those in its own DSQ and in its local DSQ. */
-static u32 nr_kept(const struct rq *rq, u32 cpu)
+/* Whether tasks wait that only this CPU would run: those in its own DSQ and in its local DSQ. */
+static bool keeps_tasks(const struct rq *rq, u32 cpu)
 {
-	return rq->scx.local_dsq.nr + scx_bpf_dsq_nr_queued(cpu);
+	return rq->scx.local_dsq.nr || scx_bpf_dsq_nr_queued(cpu) > 0;
 }
 
 /*
@@ -268,7 +268,7 @@ static void keeps_cpu(u32 cpu, u64 now)
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 	struct recheck *r = recheck_of(cpu);
 
-	if (rq && r && has_timers && nr_kept(rq, cpu))
+	if (rq && r && has_timers && keeps_tasks(rq, cpu))
 		arm(r, now + FP_RECHECK_NS, now);
 }
 
@@ -303,7 +303,7 @@ static void check_higher_class(u32 cpu, u64 now)
 	struct fp_cpu *c = cpu_record(cpu);
 
 	if (!rq || !c || !runs_higher_class(rq) || now - c->since < FP_RECHECK_NS ||
-	    !nr_kept(rq, cpu))
+	    !keeps_tasks(rq, cpu))
 		return;
 	if (bpf_ksym_exists(scx_bpf_dsq_reenq)) {
 		scx_bpf_dsq_reenq(SCX_DSQ_LOCAL, 0);
@@ -315,7 +315,8 @@ static void check_higher_class(u32 cpu, u64 now)
 	}
 	count(FP_REENQUEUED);
 	/* The kernel enqueues them in an interrupt of this CPU that comes before that of the kick. */
-	kick_for_reenqueued(&n);
+	if (kicks_are_on())
+		kick_for_reenqueued(&n);
 }
 
 static int timer_callback(void *map, u32 *key, struct recheck *r)
@@ -324,10 +325,10 @@ static int timer_callback(void *map, u32 *key, struct recheck *r)
 	u32 cpu = *key;
 
 	r->armed = 0;
+	check_higher_class(cpu, now);
 	if (!kicks_are_on())
 		return 0;
 	count(FP_TIMERS);
-	check_higher_class(cpu, now);
 	waiter = check_waiters(r, cpu, now);
 	slice = check_slice(cpu, now);
 	if (waiter)
