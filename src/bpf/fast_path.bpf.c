@@ -248,7 +248,7 @@ static void occupies(struct fp_cpu *c, u32 cpu, struct task_struct *next, u64 no
 		return_to_domain(cpu, now);
 	} else if (next->tgid == scheduler_tgid) {
 		c->occupant = FP_FOREIGN;
-	} else if (next->prio < LOWEST_EXT_PRIO) {
+	} else if (is_higher_class(next->prio)) {
 		c->occupant = FP_FOREIGN;
 		keeps_cpu(cpu, now);
 	} else {

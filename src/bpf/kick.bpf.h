@@ -49,22 +49,14 @@ static s32 scanned(void)
 	return nr_cpus < FP_SCAN ? nr_cpus : FP_SCAN;
 }
 
-/*
- * Makes the CPU the best victim if it is. A function of its own, not static: the verifier of Linux
- * 6.12 checks it once, and gives up after a million instructions if the loop contains it.
- *
- * It reads p->cpus_mask, not p->cpus_ptr: Linux 7.2 verifies this function for fp_prepare too,
- * which is sleepable, and there p->cpus_ptr is not trusted.
- */
-__noinline u32 compare_victim(struct task_struct *p __arg_trusted, u32 cpu,
-			      struct need *n __arg_nonnull, struct victim *best __arg_nonnull)
+/* Makes the CPU the best victim if it is. */
+static bool consider_victim(u32 cpu, const struct need *n, struct victim *best)
 {
 	struct fp_settings *s = the_settings();
 	struct fp_cpu *c = cpu_record(cpu);
 	bool is_here = cpu == n->here;
 
-	if (!s || !c || (is_here && n->spare_here) || !bpf_cpumask_test_cpu(cpu, &p->cpus_mask) ||
-	    !gives_way(c, n, s))
+	if (!s || !c || (is_here && n->spare_here) || !gives_way(c, n, s))
 		return false;
 	if (!may_kick(c, n->now)) {
 		count(FP_LIMITED);
@@ -74,6 +66,19 @@ __noinline u32 compare_victim(struct task_struct *p __arg_trusted, u32 cpu,
 		return false;
 	take_victim(best, c, cpu, is_here, n->now);
 	return true;
+}
+
+/*
+ * The same if the task may use the CPU. A function of its own, not static: the verifier of Linux
+ * 6.12 checks it once, and gives up after a million instructions if the loop contains it.
+ *
+ * It reads p->cpus_mask, not p->cpus_ptr: Linux 7.2 verifies this function for fp_prepare too,
+ * which is sleepable, and there p->cpus_ptr is not trusted.
+ */
+__noinline u32 compare_victim(struct task_struct *p __arg_trusted, u32 cpu,
+			      struct need *n __arg_nonnull, struct victim *best __arg_nonnull)
+{
+	return bpf_cpumask_test_cpu(cpu, &p->cpus_mask) && consider_victim(cpu, n, best);
 }
 
 /*
@@ -135,16 +140,21 @@ static bool is_handoff(struct task_struct *p, const struct fp_cpu *here, u32 cpu
 	return s && hands_over(here, s) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
-/* Kicks a CPU for a task that waits in user space; returns the CPU, or -1 if none gives way. */
-static s32 kick_victim(struct task_struct *p, struct need *n)
+/* Kicks the victim that a search has found; returns it, or -1 if there is none. */
+static s32 kick_found(s32 victim, u64 now)
 {
-	s32 victim = find_victim(p, n);
 	struct fp_cpu *c = cpu_record(victim);
 
 	if (victim < 0 || !c)
 		return -1;
-	kick(c, victim, n->now);
+	kick(c, victim, now);
 	return victim;
+}
+
+/* Kicks a CPU for a task that waits in user space; returns the CPU, or -1 if none gives way. */
+static s32 kick_victim(struct task_struct *p, struct need *n)
+{
+	return kick_found(find_victim(p, n), n->now);
 }
 
 #endif

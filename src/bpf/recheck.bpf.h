@@ -247,12 +247,6 @@ static u64 check_slice(u32 cpu, u64 now)
 	return 0;
 }
 
-/* The running task is of a higher scheduling class: real-time or deadline. */
-static bool runs_higher_class(const struct rq *rq)
-{
-	return rq->curr->prio < LOWEST_EXT_PRIO;
-}
-
 /* Whether tasks wait that only this CPU would run: those in its own DSQ and in its local DSQ. */
 static bool keeps_tasks(const struct rq *rq, u32 cpu)
 {
@@ -275,20 +269,12 @@ static void keeps_cpu(u32 cpu, u64 now)
 /* Kicks a CPU for tasks that were enqueued again: an idle one, else one that runs a Batch task. */
 static void kick_for_reenqueued(struct need *n)
 {
-	struct fp_settings *s = the_settings();
 	struct victim best = NO_VICTIM;
-	struct fp_cpu *c;
 	s32 i;
 
-	bpf_for(i, 0, scanned()) {
-		c = cpu_record(i);
-		if (s && c && i != n->here && gives_way(c, n, s) && may_kick(c, n->now) &&
-		    beats(c, false, n->now, &best) && !is_ending(i))
-			take_victim(&best, c, i, false, n->now);
-	}
-	c = cpu_record(best.cpu);
-	if (best.cpu >= 0 && c)
-		kick(c, best.cpu, n->now);
+	bpf_for(i, 0, scanned())
+		consider_victim(i, n, &best);
+	kick_found(best.cpu, n->now);
 }
 
 /*
@@ -298,11 +284,11 @@ static void kick_for_reenqueued(struct need *n)
  */
 static void check_higher_class(u32 cpu, u64 now)
 {
-	struct need n = { .now = now, .here = cpu, .tier = FP_INTERACTIVE };
+	struct need n = { .now = now, .here = cpu, .spare_here = true, .tier = FP_INTERACTIVE };
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 	struct fp_cpu *c = cpu_record(cpu);
 
-	if (!rq || !c || !runs_higher_class(rq) || now - c->since < FP_RECHECK_NS ||
+	if (!rq || !c || !is_higher_class(rq->curr->prio) || now - c->since < FP_RECHECK_NS ||
 	    !keeps_tasks(rq, cpu))
 		return;
 	if (bpf_ksym_exists(scx_bpf_dsq_reenq)) {

@@ -7,8 +7,6 @@
 
 /* Kernel ABI: enum scx_ent_flags, include/linux/sched/ext.h. */
 #define TASK_QUEUED_FLAG (1 << 0)
-/* kernel/sched, MAX_RT_PRIO: real-time and deadline tasks have lower ones. */
-#define LOWEST_EXT_PRIO 100
 /* kernel/sched: nice 0 as static priority. */
 #define NICE_0_PRIO 120
 /* The same for nice 19, the lowest weight. */

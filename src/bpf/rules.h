@@ -19,6 +19,15 @@
 #define __always_inline inline __attribute__((always_inline))
 #endif
 
+/* kernel/sched: a lower number is a priority of the real-time or the deadline class. */
+#define MAX_RT_PRIO 100
+
+/* Whether a task of this priority is real-time or deadline: its class comes before SCHED_EXT. */
+static __always_inline bool is_higher_class(int prio)
+{
+	return prio < MAX_RT_PRIO;
+}
+
 /* A task that needs a CPU. */
 struct need {
 	u64 now;

@@ -23,9 +23,6 @@
 
 #include "../order_rules.h"
 
-/* kernel/sched: the highest static priority of the real-time classes, plus one. */
-#define ORDER_RT_PRIO 100
-
 /* Set by the backend's user space; main.bpf.c declares it again. */
 const volatile u32 usersched_pid;
 
@@ -186,7 +183,7 @@ static __always_inline u32 order_occupant(const struct task_struct *curr)
 
 	if (!pid)
 		return FP_IDLE;
-	if (pid == usersched_pid || curr->prio < ORDER_RT_PRIO)
+	if (pid == usersched_pid || is_higher_class(curr->prio))
 		return FP_FOREIGN;
 	slot = order_slot_of(pid);
 	if (slot->pid == pid && slot->tier >= FP_BATCH && slot->tier <= FP_LAT_CRITICAL &&
