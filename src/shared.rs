@@ -75,8 +75,15 @@ counters! {
     stalls,
     /// Their time (ns).
     stalled_ns,
-    /// The cause of the last one: `backend::StallCause`.
-    stall_cause,
+    /// Looks of the backend during a stall, by the cause that it found, `backend::StallCause`: the
+    /// worker had no CPU,
+    stalled_without_cpu,
+    /// it was stopped,
+    stalled_stopped,
+    /// it waited in the kernel,
+    stalled_blocked,
+    /// or it ran in one long round.
+    stalled_running,
     /// Decisions sent to the kernel.
     user_dispatches,
     /// Tasks that the backend placed itself: on an idle CPU, or bound kernel threads.

@@ -113,7 +113,11 @@ impl WorkerCounters {
         let stalls = port.stall_counters();
         total.stalls = before.stalls + stalls.stalls;
         total.stalled_ns = before.stalled_ns + stalls.time.as_nanos();
-        total.stall_cause = stalls.cause.into();
+        let [no_cpu, stopped, blocked, running] = stalls.causes;
+        total.stalled_without_cpu = before.stalled_without_cpu + no_cpu;
+        total.stalled_stopped = before.stalled_stopped + stopped;
+        total.stalled_blocked = before.stalled_blocked + blocked;
+        total.stalled_running = before.stalled_running + running;
         let mut counts = [0; COUNTERS_MAX];
         policy.count(&mut counts);
         counts.iter_mut().zip(self.policy_before).for_each(|(count, before)| *count += before);

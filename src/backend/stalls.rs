@@ -22,14 +22,12 @@ pub enum StallCause {
 }
 
 impl StallCause {
-    const ALL: [StallCause; 4] =
+    /// In the order of their numbers.
+    pub const ALL: [StallCause; COUNT] =
         [StallCause::NoCpu, StallCause::Stopped, StallCause::Blocked, StallCause::Running];
-
-    /// The cause of this number.
-    pub fn from_word(word: u64) -> Option<StallCause> {
-        Self::ALL.into_iter().find(|&cause| cause as u64 == word)
-    }
 }
+
+const COUNT: usize = abi::patch_stall_cause_PATCH_STALL_CAUSES as usize;
 
 /// The stalls since the backend was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,8 +36,9 @@ pub struct StallCounters {
     pub stalls: u64,
     /// Their time.
     pub time: Span,
-    /// The cause of the last one: [`StallCause`].
-    pub cause: u32,
+    /// Looks of the backend that found each cause, one each 10 ms, in the order of
+    /// [`StallCause::ALL`].
+    pub causes: [u64; COUNT],
 }
 
 impl StallCounters {
@@ -59,7 +58,7 @@ impl StallCounters {
             if since == 0 {
                 return;
             }
-            self.cause = (&raw const (*shared).cause).read_volatile();
+            self.causes = (&raw const (*shared).causes).read_volatile();
             (&raw mut (*shared).since).write_volatile(0);
             self.stalls += 1;
             self.time += clock::now().since(Stamp::from_nanos(since));

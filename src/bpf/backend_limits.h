@@ -37,6 +37,7 @@ enum patch_stall_cause {
 	PATCH_STALL_BLOCKED = 2,
 	/* It ran, in one long round. */
 	PATCH_STALL_RUNNING = 3,
+	PATCH_STALL_CAUSES = 4,
 };
 
 /* What the backend does while the process does not decide. Times in nanoseconds. */

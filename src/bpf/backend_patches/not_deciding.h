@@ -41,9 +41,8 @@ struct patch_stall {
 	u64 since;
 	/* The longest slice of tasks that compute, in nanoseconds. User space writes it. */
 	u64 slice_ns;
-	/* enum patch_stall_cause */
-	u32 cause;
-	u32 unused;
+	/* Checks in stalls that found each cause: the last one need not be that of most of the time. */
+	u64 causes[PATCH_STALL_CAUSES];
 };
 
 struct patch_stall patch_stall;

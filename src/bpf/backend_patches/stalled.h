@@ -133,9 +133,22 @@ static __always_inline void patch_check(u64 rounds)
 	}
 	if (++patch_missed < patch_checks() || patch_not_deciding())
 		return;
-	patch_stall.cause = patch_stall_cause();
 	patch_sweeps = PATCH_SWEEPS;
 	patch_stall.since = bpf_ktime_get_ns();
+}
+
+static __always_inline void patch_check_in_stall(void)
+{
+	u32 cause = patch_stall_cause();
+
+	/* The verifier does not know what the function above may return. */
+	if (cause < PATCH_STALL_CAUSES)
+		patch_stall.causes[cause]++;
+	if (!patch_sweeps)
+		return;
+	patch_sweeps--;
+	patch_sweep_asked = 1;
+	patch_kick_all(SCX_KICK_PREEMPT);
 }
 
 /* Whether the timer has something to watch: a stall, or tasks that wait for a decision. */
@@ -152,11 +165,8 @@ static int patch_check_stall(void *map, u32 *key, struct patch_stall_timer *one)
 	__sync_lock_test_and_set(&patch_watch.armed, 0);
 	patch_watch.calls++;
 	patch_check(rounds);
-	if (patch_stall.since && patch_sweeps) {
-		patch_sweeps--;
-		patch_sweep_asked = 1;
-		patch_kick_all(SCX_KICK_PREEMPT);
-	}
+	if (patch_stall.since)
+		patch_check_in_stall();
 	if (patch_has_to_watch(rounds))
 		patch_arm();
 	return 0;
