@@ -6,14 +6,16 @@
 //! connector builds an error value when the ring is full, so the two calls of a round that may meet
 //! a full ring go straight to libbpf here.
 
+mod exit_texts;
 mod orders;
+mod performance;
 mod stalls;
 
 pub use self::orders::OrderCounters;
 pub use self::stalls::{StallCause, StallCounters};
-use super::clock;
 use super::fast_path::{FastPath, Settings, occupant};
 use super::fast_path_counters::FastPathCounters;
+use super::{clock, syscall_program};
 use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, RawArrival, Tier};
 use pandemonium_engine::time::Stamp;
@@ -21,7 +23,6 @@ use pandemonium_engine::topology::CpuMask;
 use pandemonium_engine::{Full, MachineView, Port};
 use pandemonium_host::ejection::Ejection;
 use pandemonium_host::failure::Failure;
-use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
 #[allow(missing_docs, non_upper_case_globals, non_camel_case_types, non_snake_case, dead_code)]
@@ -260,9 +261,18 @@ impl<'cb> KernelPort<'cb> {
     pub fn set(&mut self, settings: Settings) {
         if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
             stalls::set_slice(bss, settings.batch_slice);
+            performance::lower(bss, settings.lowered);
         }
         if let Some(fast) = &mut self.fast {
             fast.set(settings);
+        }
+    }
+
+    /// From now on urgent tasks prefer these CPUs while they are idle. One system call.
+    pub fn prefer_for_urgent(&mut self, cpus: &CpuMask) {
+        if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
+            bss.patch_urgent_words = *cpus.words();
+            syscall_program::run(&self.bpf.skel.progs.patch_prefer_urgent, &mut ());
         }
     }
 
@@ -299,6 +309,11 @@ impl<'cb> KernelPort<'cb> {
         self.bpf.skel.maps.bss_data.as_deref().map(orders::counters).unwrap_or_default()
     }
 
+    /// How often a CPU was asked for another performance.
+    pub fn performance_changes(&self) -> u64 {
+        self.bpf.skel.maps.bss_data.as_deref().map_or(0, performance::changes)
+    }
+
     /// The stalls of this process.
     pub fn stall_counters(&self) -> StallCounters {
         self.stalls
@@ -333,9 +348,9 @@ impl<'cb> KernelPort<'cb> {
         }
         End::Ejected(Box::new(Ejection {
             kind: data.uei.kind as u32,
-            reason: text(&data.uei.reason),
-            message: text(&data.uei.msg),
-            dump: dump().unwrap_or_default(),
+            reason: exit_texts::text(&data.uei.reason),
+            message: exit_texts::text(&data.uei.msg),
+            dump: exit_texts::dump().unwrap_or_default(),
             gap_ns: 0,
         }))
     }
@@ -364,17 +379,8 @@ impl<'cb> KernelPort<'cb> {
     fn claim_idle(&self, pid: Pid, near: CpuId) -> Option<i32> {
         let mut argument =
             bpf_intf::task_cpu_arg { pid: pid.as_raw(), cpu: near.as_raw(), flags: 0 };
-        // SAFETY: all-zero is how libbpf wants its options before they are filled in.
-        let mut options: libbpf_sys::bpf_test_run_opts = unsafe { std::mem::zeroed() };
-        options.sz = size_of_val(&options) as u64;
-        options.ctx_in = (&raw mut argument).cast();
-        options.ctx_size_in = size_of_val(&argument) as u32;
-        let program = std::os::fd::AsFd::as_fd(&self.bpf.skel.progs.rs_select_cpu);
-        let fd = std::os::fd::AsRawFd::as_raw_fd(&program);
-        // SAFETY: the descriptor is that of a loaded program, and the argument outlives the call.
-        let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(fd, &mut options) };
-        let cpu = options.retval as i32;
-        (result == 0 && cpu >= 0).then_some(cpu)
+        let cpu = syscall_program::run(&self.bpf.skel.progs.rs_select_cpu, &mut argument);
+        cpu.filter(|cpu| *cpu >= 0)
     }
 }
 
@@ -473,24 +479,4 @@ fn raw(task: &QueuedTask) -> RawArrival {
         enq_cnt: task.enq_cnt,
         comm: task.comm.map(|letter| letter as u8),
     }
-}
-
-/// The kernel's debug dump, if it wrote one.
-fn dump() -> Option<String> {
-    let place = scx_utils::UEI_DUMP_PTR_MUTEX.lock().ok()?.ptr;
-    if place.is_null() {
-        return None;
-    }
-    // SAFETY: the skeleton, which owns the memory, still exists, and the kernel has terminated the
-    // text with a zero.
-    let text = unsafe { CStr::from_ptr(place) }.to_string_lossy().into_owned();
-    Some(text).filter(|text| !text.is_empty())
-}
-
-/// The text up to its zero. A task may be named in it, so it need not be UTF-8.
-fn text(raw: &[std::ffi::c_char]) -> String {
-    let bytes: Vec<u8> = raw.iter().map(|&letter| letter as u8).collect();
-    CStr::from_bytes_until_nul(&bytes)
-        .map(|text| text.to_string_lossy().trim().to_owned())
-        .unwrap_or_default()
 }

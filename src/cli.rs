@@ -18,7 +18,7 @@ use pandemonium_view::tasks::Key;
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-pub use words::{Boost, DomainWish};
+pub use words::{Boost, DomainWish, UrgentWish};
 
 /// Shortest and longest slice, in microseconds. Below 100 us a CPU would mostly switch tasks. Above
 /// 100 ms the user would notice the wait of a task that preempts none.
@@ -133,6 +133,11 @@ pub struct Options {
     /// Never leave the CPUs of --primary-domain, not even when all of them are busy
     #[arg(long, requires = "primary_domain")]
     pub domain_strict: bool,
+
+    /// CPUs that tasks above Batch prefer while they are idle: a list, a mask, none, or auto for
+    /// the fast CPUs of a hybrid machine, else those with the larger cache
+    #[arg(long, value_name = "CPUS", default_value = "auto", conflicts_with = "primary_domain")]
+    pub urgent_cpus: UrgentWish,
 
     /// Schedule only the tasks that asked for the SCHED_EXT class, not all
     #[arg(short = 'p', long)]

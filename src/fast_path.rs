@@ -16,16 +16,16 @@ pub use self::observed::{Observed, TaskRecords};
 pub use self::parts::{Part, Parts, State};
 use self::records::Records;
 use super::fast_path_counters::{Event, FastPathCounters, Row, Stage};
+use super::syscall_program;
 use anyhow::{Context, Result, bail, ensure};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, OpenObject, ProgramType, libbpf_sys};
+use libbpf_rs::{Link, MapCore, OpenObject, ProgramType};
 use pandemonium_engine::facts::Facts;
 use pandemonium_engine::fine::Fine;
 use pandemonium_engine::task::{CpuId, Pid, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::topology::{CpuMask, Topology};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
 
 #[allow(missing_docs, non_upper_case_globals, non_camel_case_types, non_snake_case, dead_code)]
 #[allow(clippy::all, clippy::pedantic, clippy::unwrap_used)]
@@ -219,7 +219,7 @@ impl<'obj> FastPath<'obj> {
         }
         let mut argument = abi::fp_kick_arg { cpu: cpu.as_raw() };
         // After a failure the task waits for the tick.
-        run(&self.skel.progs.fp_kick, &mut argument);
+        syscall_program::run(&self.skel.progs.fp_kick, &mut argument);
     }
 
     /// The sums of the counters over all possible CPUs.
@@ -276,6 +276,9 @@ pub struct Settings {
     pub waiting: Option<Tier>,
     /// How many tasks the policy holds, in whole steps of 64, so that it rarely changes.
     pub nr_waiting: u32,
+    /// By how much the performance of a CPU is lowered while it runs a task of each tier, in
+    /// percent of its highest.
+    pub lowered: [u32; Tier::ALL.len()],
 }
 
 /// Records by CPU that this machine needs: one for every CPU that it may ever have.
@@ -356,7 +359,8 @@ fn attach(skel: &mut FastPathSkel, missing: &mut Parts) -> Vec<Link> {
     let mut links = Vec::new();
     let refused = *missing;
     for part in Part::ALL.into_iter().filter(|part| !refused.has(*part)) {
-        let prepared = part != Part::Timers || run(&skel.progs.fp_prepare, &mut ());
+        let prepared = part != Part::Timers
+            || syscall_program::run(&skel.progs.fp_prepare, &mut ()) == Some(0);
         let programs = skel.object_mut().progs_mut().filter(|program| {
             let is_member = part.programs().iter().any(|name| program.name() == *name);
             is_member && program.prog_type() == ProgramType::Tracing
@@ -368,18 +372,4 @@ fn attach(skel: &mut FastPathSkel, missing: &mut Parts) -> Vec<Link> {
         }
     }
     links
-}
-
-/// Runs a program of type `syscall` with `argument` as its context. Returns whether it succeeded.
-fn run<T>(program: &impl AsFd, argument: &mut T) -> bool {
-    // SAFETY: all-zero is how libbpf wants its options before they are filled in.
-    let mut options: libbpf_sys::bpf_test_run_opts = unsafe { std::mem::zeroed() };
-    options.sz = size_of_val(&options) as u64;
-    if size_of::<T>() > 0 {
-        options.ctx_in = (&raw mut *argument).cast();
-        options.ctx_size_in = size_of::<T>() as u32;
-    }
-    let fd = program.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is that of a loaded program, and the argument outlives the call.
-    unsafe { libbpf_sys::bpf_prog_test_run_opts(fd, &mut options) == 0 && options.retval == 0 }
 }

@@ -119,6 +119,8 @@ mod summary;
 #[cfg(not(docsrs))]
 mod supervisor;
 #[cfg(not(docsrs))]
+mod syscall_program;
+#[cfg(not(docsrs))]
 mod syscalls;
 #[cfg(not(docsrs))]
 mod takeover;
@@ -136,6 +138,8 @@ mod trusted;
 mod tune;
 #[cfg(not(docsrs))]
 mod upgrade;
+#[cfg(not(docsrs))]
+mod urgent_cpus;
 #[cfg(not(docsrs))]
 mod wake_worker;
 #[cfg(not(docsrs))]

@@ -3,13 +3,17 @@
 //! The CPUs of the machine: facts from the kernel first, then the topology and the domain that
 //! follow from them, so that tests cover machines of any kind.
 
-use super::cli::DomainWish;
+use super::cli::{DomainWish, UrgentWish};
 use anyhow::anyhow;
 use pandemonium_engine::task::CpuId;
 use pandemonium_engine::topology::{CpuMask, CpuPlace, Domain, Topology};
 use pandemonium_host::failure::Failure;
 use scx_utils::CoreType;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// A cache that is smaller than the largest by more than this part is another kind of cache. A
+/// chip with a stacked cache has three times that of its neighbour; those of one kind differ less.
+const CACHE_FACTOR: usize = 4;
 
 /// The CPUs that are online.
 pub struct Machine {
@@ -26,6 +30,8 @@ struct OnlineCpu {
     node: usize,
     /// Whether it is one of the slower CPUs of a hybrid machine.
     little: bool,
+    /// Its part of the caches that it uses, in bytes.
+    cache: usize,
 }
 
 impl Machine {
@@ -41,6 +47,7 @@ impl Machine {
                 llc: cpu.llc_id,
                 node: cpu.node_id,
                 little: cpu.core_type == CoreType::Little,
+                cache: cpu.cache_size,
             })
         });
         Ok(Machine { cpus: cpus.collect() })
@@ -82,6 +89,37 @@ impl Machine {
             };
         }
         Topology::new(places)
+    }
+
+    /// The CPUs that urgent tasks prefer; none if all CPUs are alike to them.
+    pub fn urgent(&self, wish: &UrgentWish) -> Result<CpuMask, Failure> {
+        let online = self.online();
+        let preferred = match wish {
+            UrgentWish::None => CpuMask::EMPTY,
+            UrgentWish::Auto => self.best(),
+            UrgentWish::Cpus(cpus, text) => match cpus.and(&online) {
+                usable if usable.is_empty() => {
+                    return Err(Failure::Usage(format!(
+                        "--urgent-cpus {text} names no CPU that is online: the online CPUs are {}",
+                        list(&online)
+                    )));
+                }
+                usable => usable,
+            },
+        };
+        Ok(if preferred == online { CpuMask::EMPTY } else { preferred })
+    }
+
+    /// The fast CPUs of a hybrid machine; else those with far larger caches than others.
+    fn best(&self) -> CpuMask {
+        let of = |is_best: &dyn Fn(&OnlineCpu) -> bool| {
+            self.cpus.iter().filter(|cpu| is_best(cpu)).map(|cpu| cpu.id).collect()
+        };
+        if self.cpus.iter().any(|cpu| cpu.little) {
+            return of(&|cpu| !cpu.little);
+        }
+        let largest = self.cpus.iter().map(|cpu| cpu.cache).max().unwrap_or(0);
+        of(&|cpu| CACHE_FACTOR * cpu.cache >= (CACHE_FACTOR - 1) * largest)
     }
 
     /// The CPUs to prefer; `None` for all of them.
@@ -155,7 +193,7 @@ impl Numbers {
 }
 
 /// CPUs as the kernel lists them: `0-3,8`.
-fn list(cpus: &CpuMask) -> String {
+pub fn list(cpus: &CpuMask) -> String {
     let mut ranges: Vec<(i32, i32)> = Vec::new();
     for cpu in cpus.iter().map(CpuId::as_raw) {
         match ranges.last_mut() {
@@ -188,6 +226,7 @@ mod tests {
             llc: 3,
             node: 0,
             little: false,
+            cache: 4 << 20,
         };
         let slow =
             |id, core| OnlineCpu { l2: Some(77), llc: 9, node: 4, little: true, ..fast(id, core) };
@@ -197,7 +236,15 @@ mod tests {
     }
 
     fn uniform() -> Machine {
-        let one = |id| OnlineCpu { id: cpu(id), core: 0, l2: None, llc: 0, node: 0, little: false };
+        let one = |id| OnlineCpu {
+            id: cpu(id),
+            core: 0,
+            l2: None,
+            llc: 0,
+            node: 0,
+            little: false,
+            cache: 1 << 20,
+        };
         Machine { cpus: vec![one(0), one(1)] }
     }
 
@@ -244,6 +291,27 @@ mod tests {
         assert_eq!(cpus("0-63"), None);
         assert!(named(&hybrid(), "5").unwrap().unwrap().strict);
         assert_eq!(named(&uniform(), "performance"), Ok(None));
+    }
+
+    fn urgent(machine: &Machine, text: &str) -> Vec<i32> {
+        let cpus = machine.urgent(&text.parse().unwrap()).unwrap();
+        cpus.iter().map(|cpu| cpu.as_raw()).collect()
+    }
+
+    #[test]
+    fn urgent_tasks_prefer_fast_cpus_or_large_caches_or_those_of_the_list() {
+        assert_eq!(urgent(&hybrid(), "auto"), [0, 1, 2, 3]);
+        assert!(urgent(&hybrid(), "none").is_empty());
+        assert_eq!(urgent(&hybrid(), "4-5"), [5], "4 is offline");
+        assert!(urgent(&hybrid(), "0-63").is_empty(), "all");
+        let mut stacked = uniform();
+        assert!(urgent(&stacked, "auto").is_empty());
+        stacked.cpus[1].cache = 3 << 20;
+        assert_eq!(urgent(&stacked, "auto"), [1]);
+        stacked.cpus[0].cache = 5 << 19;
+        assert!(urgent(&stacked, "auto").is_empty(), "caches of about one size");
+        let refused = uniform().urgent(&"7".parse().unwrap()).unwrap_err().to_string();
+        assert!(refused.ends_with("names no CPU that is online: the online CPUs are 0-1"));
     }
 
     #[test]

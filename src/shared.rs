@@ -14,6 +14,7 @@ mod programs;
 pub mod query;
 pub mod reply;
 pub mod task_cells;
+mod urgent_cpus;
 
 use super::fast_path_counters::FastPathCells;
 use anyhow::{Context, Result};
@@ -102,6 +103,8 @@ counters! {
     orders_preempted,
     /// or waited for a CPU.
     orders_queued,
+    /// How often a CPU was asked for another performance.
+    performance_changes,
     /// Tasks that an order preempted, and that went on without a decision.
     resumed,
     continued,
@@ -181,6 +184,8 @@ pub struct Layout {
     pub fast_path: FastPathCells,
     /// The knobs of the worker's policy.
     pub knobs: knobs::KnobsCell,
+    /// The CPUs that urgent tasks prefer.
+    pub urgent_cpus: urgent_cpus::UrgentCpusCell,
     /// The processes that the user demands a treatment for.
     pub assignments: assignments::AssignmentsCell,
     /// The learned profiles of programs.

@@ -90,6 +90,6 @@ mod tests {
         let mut after = Reading::default();
         after.numbers.stalls = 1;
         let told = between(&Reading::default(), &after).expect("a stall");
-        assert!(told.contains("for 0ms; the"), "{told}");
+        assert!(told.contains("for 0ns; the"), "{told}");
     }
 }

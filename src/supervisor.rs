@@ -4,7 +4,7 @@
 //! that, passes signals on, prints, and reports how the worker ended.
 
 use super::adaptive::{Adaptive, Change, IdleTime};
-use super::cli::{self, Options};
+use super::cli::{self, Options, UrgentWish};
 use super::event_log::EventLog;
 use super::group_socket::{Grant, GroupSocket};
 use super::instance::{self, Instance};
@@ -20,6 +20,7 @@ use super::shared::Shared;
 use super::stats::{self, Source};
 use super::takeover::ShortGracePeriods;
 use super::upgrade::{self, Handover};
+use super::urgent_cpus;
 use super::worker_process::{End, WorkerProcess};
 use super::{
     clock, compaction, output, privileges, process, settings, stalls, summary, syscalls, telemetry,
@@ -50,6 +51,8 @@ pub fn check(options: &Options) -> Result<(), Failure> {
     Rules::read(&options.rules).map_err(Failure::Usage)?;
     if options.primary_domain.is_some() {
         settings::domain(options, &Machine::observe()?)?;
+    } else if options.urgent_cpus != UrgentWish::Auto {
+        Machine::observe()?.urgent(&options.urgent_cpus)?;
     }
     Ok(())
 }
@@ -89,6 +92,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     };
     let recording = recording.map(start).transpose()?;
     output::print(&cli::version());
+    urgent_cpus::begin(options, &source.shared)?;
     let candidates = upgrade::serve(options, program.clone(), Arc::clone(&worker), source.clone());
     serve_when_it_schedules(source.clone(), groups, earlier.as_ref());
     let log = observe(options, &source);
@@ -128,6 +132,7 @@ fn observe(options: &Options, source: &Source) -> Arc<Mutex<EventLog>> {
     }
     let log = adapt_every_second(source, options.verbose && options.stats.is_none());
     source.rules.iter().for_each(RuleKeeper::start);
+    urgent_cpus::keep(options, Arc::clone(&source.shared));
     log
 }
 
@@ -290,6 +295,7 @@ fn keep_running(
         // CPUs stays until the next restart.
         if let Ok(machine) = Machine::observe() {
             source.adaptive.on_hotplug(settings::cpus(options, &machine));
+            urgent_cpus::follow(options, &machine, &source.shared);
         }
     }
 }

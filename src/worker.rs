@@ -249,6 +249,9 @@ fn rounds(
             policy.tune(&values);
             observers.applied(&values);
         }
+        if let Some(cpus) = housekeeping.new_urgent_cpus() {
+            port.prefer_for_urgent(&cpus);
+        }
         if let Some(list) = housekeeping.new_assignments() {
             policy.assign(&list.treatments, &list.processes);
             observers.assigned(list);
@@ -271,7 +274,7 @@ fn rounds(
     }
 }
 
-/// The settings of the fast path until the next round. A task of the tier `waiting` waits for a
+/// The settings of the kernel half until the next round. A task of the tier `waiting` waits for a
 /// decision.
 fn fast_path_settings(policy: &dyn Policy, waiting: Option<Tier>, now: Stamp) -> Settings {
     let rules = policy.kernel_rules(now);
@@ -284,6 +287,7 @@ fn fast_path_settings(policy: &dyn Policy, waiting: Option<Tier>, now: Stamp) ->
         wakes_idle: rules.wakes_idle,
         waiting,
         nr_waiting: policy.waiting().nr_waiting_in_steps(),
+        lowered: rules.performance.map(|percent| 100 - percent.min(100)),
     }
 }
 
@@ -302,8 +306,9 @@ struct Housekeeping<'s> {
     /// The delay before every round, for tests.
     delay: Option<Duration>,
     table: &'static Table,
-    /// The sequence number of the last knobs.
+    /// The sequence numbers of the last knobs, and of the last CPUs for urgent tasks.
     knobs: u64,
+    urgent_cpus: u64,
     /// The last list of assigned processes.
     assignments: AssignmentList,
     minute: Minute,
@@ -316,7 +321,16 @@ impl<'s> Housekeeping<'s> {
         let delay = delay_us.map(Duration::from_micros);
         let (minute, published) = (clock::minute(), clock::now());
         let assignments = AssignmentList::default();
-        Housekeeping { shared, delay, table, knobs: 0, assignments, minute, published }
+        Housekeeping {
+            shared,
+            delay,
+            table,
+            knobs: 0,
+            urgent_cpus: 0,
+            assignments,
+            minute,
+            published,
+        }
     }
 
     fn delay_round(&self) {
@@ -327,6 +341,10 @@ impl<'s> Housekeeping<'s> {
 
     fn new_knobs(&mut self) -> Option<Values> {
         self.shared.knobs.newer(self.table, &mut self.knobs)
+    }
+
+    fn new_urgent_cpus(&mut self) -> Option<CpuMask> {
+        self.shared.urgent_cpus.newer(&mut self.urgent_cpus)
     }
 
     fn new_assignments(&mut self) -> Option<&AssignmentList> {

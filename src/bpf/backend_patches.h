@@ -24,11 +24,13 @@
  *  named_cpu.h          a CPU that was chosen for a task idles on           dispatch_nr_slots
  *  orders.h             every wakeup costs a run of the scheduler process   select_cpu, nr_queued,
  *                                                                           ringbuf_reserve, query
+ *  urgent_cpus.h        an urgent task wakes up on a slow CPU               select_cpu
+ *  frequency.h          each CPU is asked for its highest frequency         task_cpu
  *
  * The order is part of the program. A patch calls the kernel's functions by their own names, so all
  * patches come before all macros. crowd.h comes before drain_race.h, that before drain_many.h and
  * exiting_task.h, not_deciding.h before domain_return.h, self_kick.h before named_cpu.h, and
- * orders.h before stalled.h, because the latter use the former.
+ * orders.h before the last three, because the latter use the former.
  */
 #ifndef __BACKEND_PATCHES_H
 #define __BACKEND_PATCHES_H
@@ -53,6 +55,8 @@
 #include "backend_patches/self_kick.h"
 #include "backend_patches/named_cpu.h"
 #include "backend_patches/orders.h"
+#include "backend_patches/urgent_cpus.h"
+#include "backend_patches/frequency.h"
 #include "backend_patches/stalled.h"
 
 /* ---- Calls that several patches change ---- */
@@ -108,8 +112,14 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 
 /* A macro is not expanded within itself: an inner call by the same name reaches the kernel. */
 #define scx_bpf_select_cpu_and(p, prev_cpu, wake_flags, ...)                                       \
-	patch_steer(p, prev_cpu, wake_flags,                                                       \
-		    patch_idle_cpu(scx_bpf_select_cpu_and(p, prev_cpu, wake_flags, __VA_ARGS__)))
+	({                                                                                         \
+		s32 idle = -EBUSY;                                                                 \
+		if (patch_has_urgent)                                                              \
+			idle = patch_idle_urgent(p, prev_cpu, wake_flags);                         \
+		if (idle < 0)                                                                      \
+			idle = scx_bpf_select_cpu_and(p, prev_cpu, wake_flags, __VA_ARGS__);       \
+		patch_steer(p, prev_cpu, wake_flags, patch_idle_cpu(idle));                        \
+	})
 #define scx_bpf_pick_idle_cpu(...) patch_idle_cpu(scx_bpf_pick_idle_cpu(__VA_ARGS__))
 #define scx_bpf_pick_idle_cpu_node(...) patch_idle_cpu(scx_bpf_pick_idle_cpu_node(__VA_ARGS__))
 #define scx_bpf_select_cpu_dfl patch_select_cpu_dfl
@@ -174,6 +184,14 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 /* The only call is after each decision, which is `task`. */
 #define scx_bpf_dispatch_nr_slots()                                                                \
 	(patch_kick_named(task->cpu), scx_bpf_dispatch_nr_slots())
+/* The backend's .running begins with this. */
+#define scx_bpf_task_cpu(p)                                                                        \
+	({                                                                                         \
+		s32 on = scx_bpf_task_cpu(p);                                                      \
+		if (patch_is_running_op(__func__))                                                 \
+			patch_runs(p, on);                                                         \
+		on;                                                                                \
+	})
 /* is_usersched_task() and is_queued() are the backend's, declared only where a macro expands. */
 #define scx_bpf_task_set_slice(p, slice)                                                           \
 	patch_set_slice(p, slice, is_usersched_task(p), patch_is_unqueued(p))

@@ -358,7 +358,8 @@ fn cpus(facts: &Facts) -> Finding {
             "CPUs",
             Level::Note,
             found,
-            "to prefer one kind: `--primary-domain performance` or `--primary-domain powersave`",
+            "urgent tasks prefer the fast ones; to prefer one kind for all tasks: \
+             `--primary-domain performance` or `--primary-domain powersave`",
         ),
     }
 }

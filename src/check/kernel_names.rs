@@ -9,7 +9,10 @@ use std::collections::BTreeSet;
 /// What the backend cannot be loaded without. A test compares it with the compiled program.
 pub const BACKEND: &[&str] = &[
     "sched_ext_ops",
+    "bpf_cpumask_create",
     "bpf_cpumask_first",
+    "bpf_cpumask_release",
+    "bpf_cpumask_set_cpu",
     "bpf_cpumask_test_cpu",
     "bpf_cpumask_weight",
     "bpf_rcu_read_lock",

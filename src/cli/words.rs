@@ -81,6 +81,32 @@ impl FromStr for DomainWish {
     }
 }
 
+/// The value of --urgent-cpus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UrgentWish {
+    /// What the machine suggests.
+    Auto,
+    /// No preference.
+    None,
+    /// These, and their text on the command line.
+    Cpus(Box<CpuMask>, String),
+}
+
+impl FromStr for UrgentWish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<UrgentWish, String> {
+        match text {
+            "auto" => Ok(UrgentWish::Auto),
+            "none" => Ok(UrgentWish::None),
+            _ => match CpuMask::parse(text) {
+                Ok(cpus) => Ok(UrgentWish::Cpus(Box::new(cpus), text.into())),
+                Err(error) => Err(error.to_string()),
+            },
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,7 +17,7 @@ use crate::learning::Learning;
 use crate::orders::StandingOrders;
 use crate::port::MachineView;
 use crate::reserve::Reserve;
-use crate::task::{Arrival, Dispatch, Pid};
+use crate::task::{Arrival, Dispatch, Pid, Tier};
 use crate::time::{Span, Stamp};
 use crate::treatment::{Assignment, Treatment};
 use alloc::boxed::Box;
@@ -168,6 +168,9 @@ pub struct KernelRules {
     pub batch_slice: Span,
     /// An idle CPU is woken when the scheduler process leaves its CPU while tasks wait.
     pub wakes_idle: bool,
+    /// Performance that a CPU is asked for while it runs a task of each tier, in percent of its
+    /// highest.
+    pub performance: [u32; Tier::ALL.len()],
     /// Slice of a task that the backend places on an idle CPU. Fixed while it is loaded.
     pub idle_slice: Span,
 }
@@ -181,6 +184,7 @@ impl Default for KernelRules {
             burst: false,
             batch_slice: Span::from_millis(4),
             wakes_idle: true,
+            performance: [100; Tier::ALL.len()],
             idle_slice: Span::from_micros(100),
         }
     }

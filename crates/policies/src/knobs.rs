@@ -85,6 +85,12 @@ pandemonium_engine::knobs! {
             Kind::micros(500, 500_000);
         /// Tasks bound to one CPU go into its own queue.
         "percpu_local": percpu_local: bool = false, Kind::Switch;
+        /// Performance that a CPU is asked for while it runs a Batch task, percent of its highest.
+        "batch_perf_pct": batch_perf: u32 = 100, Kind::Count(1, 100);
+        /// The same while it runs an Interactive task.
+        "interactive_perf_pct": interactive_perf: u32 = 100, Kind::Count(1, 100);
+        /// The same while it runs a LatCritical task.
+        "lat_critical_perf_pct": lat_critical_perf: u32 = 100, Kind::Count(1, 100);
     }
     with rules: Rules;
 }

@@ -84,6 +84,8 @@ struct order_cpu {
 	u32 unused;
 	/* When the CPU last called ops.dispatch, by the clock of scx_bpf_now(). */
 	u64 looked;
+	/* How often another performance was asked for: frequency.h. */
+	u64 asked;
 };
 
 struct order_slot order_slots[ORDER_SLOTS];

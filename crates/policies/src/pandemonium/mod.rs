@@ -455,6 +455,11 @@ impl Policy for Pandemonium {
             burst: self.mode(now).burst,
             batch_slice: self.knobs.batch_slice,
             idle_slice: self.knobs.slice_min,
+            performance: [
+                self.knobs.batch_perf,
+                self.knobs.interactive_perf,
+                self.knobs.lat_critical_perf,
+            ],
         }
     }
 

@@ -28,6 +28,7 @@ mod pressure;
 mod procdb;
 mod profiles;
 mod record;
+mod speeds;
 mod stranger;
 mod stress;
 mod tiers;
@@ -53,6 +54,7 @@ pub const SUITE: &[&[Scenario]] = &[
     classes::ALL,
     modes::ALL,
     domain::ALL,
+    speeds::ALL,
     tiers::ALL,
     change::ALL,
     hotplug::ALL,

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The CPUs that urgent tasks prefer, from the supervisor to the worker.
+
+use pandemonium_engine::task::{CPUS_MAX, CpuId};
+use pandemonium_engine::topology::CpuMask;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const WORDS: usize = (CPUS_MAX as usize).div_ceil(64);
+
+#[repr(C)]
+pub struct UrgentCpusCell {
+    /// Counts changes; zero before the first one.
+    changes: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+impl UrgentCpusCell {
+    /// Publishes the CPUs. Returns false if they are the same as before.
+    pub fn publish(&self, cpus: &CpuMask) -> bool {
+        if self.read() == *cpus {
+            return false;
+        }
+        let cells = self.words.iter().zip(cpus.words());
+        cells.for_each(|(cell, word)| cell.store(*word, Ordering::Relaxed));
+        self.changes.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    /// The CPUs, if they have changed since the change `seen`. While they change, the worker may
+    /// read some old words: then it reads all of them again.
+    pub fn newer(&self, seen: &mut u64) -> Option<CpuMask> {
+        let changes = self.changes.load(Ordering::Acquire);
+        (changes != std::mem::replace(seen, changes)).then(|| self.read())
+    }
+
+    fn read(&self) -> CpuMask {
+        let is_set = |cpu: &CpuId| {
+            let number = cpu.as_raw() as usize;
+            self.words[number / 64].load(Ordering::Relaxed) >> (number % 64) & 1 == 1
+        };
+        (0..CPUS_MAX as i32).filter_map(CpuId::new).filter(is_set).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Shared;
+    use super::*;
+
+    fn cpus(text: &str) -> CpuMask {
+        CpuMask::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_change_is_seen_once() {
+        let shared = Shared::create().unwrap();
+        let (cell, mut seen) = (&shared.urgent_cpus, 0);
+        assert_eq!(cell.newer(&mut seen), None, "nothing was published");
+        assert!(!cell.publish(&CpuMask::EMPTY), "there were none");
+        assert!(cell.publish(&cpus("0-3,1023")) && !cell.publish(&cpus("0-3,1023")));
+        assert_eq!(cell.newer(&mut seen), Some(cpus("0-3,1023")));
+        assert_eq!(cell.newer(&mut seen), None);
+        assert!(cell.publish(&CpuMask::EMPTY));
+        assert_eq!(cell.newer(&mut seen), Some(CpuMask::EMPTY));
+        assert_eq!(cell.newer(&mut 0), Some(CpuMask::EMPTY), "for the next worker");
+    }
+}

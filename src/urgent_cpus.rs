@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The CPUs that urgent tasks prefer: chosen at the start, and again when the machine changes.
+
+use super::cli::{Options, UrgentWish};
+use super::machine::{self, Machine};
+use super::output;
+use super::shared::Shared;
+use pandemonium_engine::topology::CpuMask;
+use pandemonium_host::failure::Failure;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// How often the kernel's files are read again. Firmware ranks CPUs anew when they get warm or the
+/// power supply changes, and to read the files of 256 CPUs takes some 50 ms.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// Publishes the CPUs of the start, and says which they are.
+pub fn begin(options: &Options, shared: &Shared) -> Result<(), Failure> {
+    if options.primary_domain.is_some() {
+        return Ok(());
+    }
+    let cpus = Machine::observe()?.urgent(&options.urgent_cpus)?;
+    if shared.urgent_cpus.publish(&cpus) {
+        output::print(&format!("urgent tasks prefer the CPUs {}", machine::list(&cpus)));
+    }
+    Ok(())
+}
+
+/// Publishes them again, and says so if they have changed. If all of a list are offline, none are
+/// preferred.
+pub fn follow(options: &Options, machine: &Machine, shared: &Shared) {
+    if options.primary_domain.is_some() {
+        return;
+    }
+    let cpus = machine.urgent(&options.urgent_cpus).unwrap_or(CpuMask::EMPTY);
+    if !shared.urgent_cpus.publish(&cpus) {
+        return;
+    }
+    output::print(&match cpus.is_empty() {
+        true => "all CPUs are alike now: urgent tasks prefer none".into(),
+        false => format!("CPUs have changed: urgent tasks prefer {}", machine::list(&cpus)),
+    });
+}
+
+/// Follows the machine, from a thread that ends with the process.
+pub fn keep(options: &Options, shared: Arc<Shared>) {
+    if options.urgent_cpus != UrgentWish::Auto || options.primary_domain.is_some() {
+        return;
+    }
+    let options = options.clone();
+    thread::spawn(move || {
+        loop {
+            thread::sleep(INTERVAL);
+            // While a CPU comes or goes, the kernel's files may contradict each other.
+            if let Ok(machine) = Machine::observe() {
+                follow(&options, &machine, &shared);
+            }
+        }
+    });
+}
