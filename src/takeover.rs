@@ -98,16 +98,23 @@ pub fn finish() {
     }
 }
 
+/// The earlier worker is still in charge.
+fn in_charge_now() {
+    IN_CHARGE.store(clock::now().as_nanos(), Ordering::Relaxed);
+}
+
 fn end_worker(earlier: i32) {
     let start = Instant::now();
     let has_ended = || preflight::is_enabled() != Some(true) || start.elapsed() > LIMIT;
+    // Before the signal: the earlier worker may be unloaded sooner than a thread is started.
+    in_charge_now();
     signal(earlier, libc::SIGTERM);
     let mut is_killed = false;
     thread::scope(|scope| {
         // On an idle machine the earlier worker would notice its signal a second later.
         scope.spawn(|| wake_worker::until(has_ended));
         while !has_ended() {
-            IN_CHARGE.store(clock::now().as_nanos(), Ordering::Relaxed);
+            in_charge_now();
             if start.elapsed() > PATIENCE && !is_killed {
                 signal(earlier, libc::SIGKILL);
                 is_killed = true;

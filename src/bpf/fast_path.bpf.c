@@ -243,6 +243,8 @@ static void occupies(struct fp_cpu *c, u32 cpu, struct task_struct *next, u64 no
 	c->low_weight = 0;
 	c->crowded = 0;
 	c->pid = next->pid;
+	if (!is_higher_class(next->prio))
+		c->reenqueued = 0;
 	if (!next->pid) {
 		c->occupant = FP_IDLE;
 		return_to_domain(cpu, now);

@@ -49,6 +49,13 @@ enum fp_limits {
 	FP_HANDOFF_TRUST = 8,
 	/* Waiting tasks that the timer of one CPU checks; a power of two. */
 	FP_WAITERS = 8,
+	/*
+	 * A task that keeps a CPU from its tasks has them enqueued again so often at most, after
+	 * FP_RECHECK_NS and then twice as late each time. Linux 7.1 and later eject a scheduler
+	 * that does this 257 times to a task that does not run, and a task that is bound to the CPU
+	 * may get it now and then and still wait.
+	 */
+	FP_REENQUEUES = 10,
 	/* Checks of one wait: 2 ms for a decision, two short slices; 15 ms for a turn, some ticks. */
 	FP_RECHECKS = 20,
 	/*
@@ -136,7 +143,9 @@ struct fp_cpu {
 	/* Nonzero if the running task is a low-weight task: SCHED_IDLE, or nice above 0. */
 	u32 low_weight;
 	/* Nonzero if `slice` is less than the task was given: crowd_slice() of rules.h. */
-	u32 crowded;
+	u16 crowded;
+	/* How often its tasks were enqueued again since it last ran none of a higher class. */
+	u16 reenqueued;
 };
 
 /* One per task, two cache lines. Written by the fast path. */

@@ -277,10 +277,17 @@ static void kick_for_reenqueued(struct need *n)
 	kick_found(best.cpu, n->now);
 }
 
+/* Whether a task of a higher scheduling class keeps this CPU, and has done so for long enough. */
+static bool is_kept(const struct rq *rq, const struct fp_cpu *c, u64 now)
+{
+	return is_higher_class(rq->curr->prio) && c->reenqueued < FP_REENQUEUES &&
+	       now - c->since >= (u64)FP_RECHECK_NS << c->reenqueued;
+}
+
 /*
  * A task of a higher scheduling class keeps this CPU. The tasks that only this CPU would run are
  * enqueued again, the scheduler process among them, and another CPU looks for them. Before Linux
- * 6.19 they wait.
+ * 6.19 they wait, and so do tasks that are bound to this CPU.
  */
 static void check_higher_class(u32 cpu, u64 now)
 {
@@ -288,8 +295,7 @@ static void check_higher_class(u32 cpu, u64 now)
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 	struct fp_cpu *c = cpu_record(cpu);
 
-	if (!rq || !c || !is_higher_class(rq->curr->prio) || now - c->since < FP_RECHECK_NS ||
-	    !keeps_tasks(rq, cpu))
+	if (!rq || !c || !is_kept(rq, c, now) || !keeps_tasks(rq, cpu))
 		return;
 	if (bpf_ksym_exists(scx_bpf_dsq_reenq)) {
 		scx_bpf_dsq_reenq(SCX_DSQ_LOCAL, 0);
@@ -300,6 +306,7 @@ static void check_higher_class(u32 cpu, u64 now)
 		return;
 	}
 	count(FP_REENQUEUED);
+	c->reenqueued++;
 	/* The kernel enqueues them in an interrupt of this CPU that comes before that of the kick. */
 	if (kicks_are_on())
 		kick_for_reenqueued(&n);

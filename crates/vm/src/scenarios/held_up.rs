@@ -67,6 +67,18 @@ pub const ALL: &[Scenario] = &[
         ..USUAL
     },
     Scenario {
+        name: "real-time-forks",
+        about: "a real-time task forks without pause on one CPU, so that kernel threads wait that \
+            are bound to it: the scheduler stays loaded, and no wakeup on the other CPU waits for \
+            more than 50 ms",
+        cpus: Some(2),
+        limit_s: 120,
+        exact: true,
+        once: true,
+        run: real_time_forks,
+        ..USUAL
+    },
+    Scenario {
         name: "unread",
         about: "the scheduler prints into a full pipe: it restarts for a CPU that goes offline, \
             and ends at a signal",
@@ -209,6 +221,26 @@ fn real_time_bursts(guest: &Guest) -> Result<()> {
     ensure!(worst <= BURST_WAIT_US, "a wakeup waited for {worst:.0} us beside a real-time task");
     ensure!(again > 0, "no task was enqueued again");
     drop((real_time, load));
+    scheduler.finish().map(drop)
+}
+
+/// Since Linux 7.1 the kernel ejects a scheduler that has a task enqueued 257 times before it runs.
+fn real_time_forks(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    let load = Load::start(&[Kind::Hog, Kind::Hog, Kind::Sleeper { pause_us: 300 }])?;
+    let real_time = Load::start(&[Kind::Forker])?;
+    sleep(SETTLE);
+    let forker = real_time.workers().first().context("no task forks")?.pid;
+    bind(forker, 1)?;
+    let probe = wakeups::start(BURSTS_S)?;
+    make_real_time(&real_time)?;
+    let moves = watch::every_worker_moves(&load, BURSTS_S, |_| scheduler.expect_in_charge());
+    drop(real_time);
+    moves.context("beside the real-time task")?;
+    expect_early(&probe.finish()?)?;
+    let again = scheduler.statistics()?.count("nr_reenqueued")?;
+    report::note(format!("tasks of a CPU were enqueued again {again} times"));
+    drop(load);
     scheduler.finish().map(drop)
 }
 
