@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// How often the kernel's files are read again. Firmware ranks CPUs anew when they get warm or the
-/// power supply changes, and to read the files of 256 CPUs takes some 50 ms.
+/// How often the kernel's files are read again: firmware may rank CPUs anew when the power supply
+/// changes. A pass reads some 20 files of each CPU.
 const INTERVAL: Duration = Duration::from_secs(30);
 
 /// Publishes the CPUs of the start, and says which they are.

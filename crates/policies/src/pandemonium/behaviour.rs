@@ -204,8 +204,8 @@ impl Behaviour {
             let ran = self.awake() + ran;
             return Interval { length, wakeups: 1, voluntary: 1, ran, slept };
         };
-        let wakeups = u64::from((facts.wakeups as u32).wrapping_sub(self.wakeups)).max(1);
-        let voluntary = u64::from((facts.voluntary as u32).wrapping_sub(self.voluntary));
+        let wakeups = counted(facts.wakeups, self.wakeups).max(1);
+        let voluntary = counted(facts.voluntary, self.voluntary);
         Interval { length, wakeups, voluntary, ran: facts.cpu_time - self.cpu_time, slept }
     }
 
@@ -332,12 +332,26 @@ impl Behaviour {
     }
 }
 
-/// The length of the sleep that a wakeup ended; without facts the time since the last run.
+/// Events since a count of `before`. Counts wrap, and begin anew if the fast path has lost its record
+/// of the task: then there was at least one.
+fn counted(count: u64, before: u32) -> u64 {
+    match (count as u32).wrapping_sub(before) {
+        since if since > u32::MAX / 2 => 1,
+        since => since.into(),
+    }
+}
+
+/// The length of the sleep that a wakeup ended. Without facts it is the time since the last run, and
+/// so it is if the fast path has lost its record of the task during the sleep.
 fn slept(now: Stamp, arrival: &Arrival) -> Span {
-    match &arrival.facts {
-        Some(facts) => facts.slept,
-        None if arrival.stopped == Stamp::default() => Span::ZERO,
-        None => now.since(arrival.stopped),
+    let woken = match &arrival.facts {
+        Some(facts) if facts.slept > Span::ZERO => return facts.slept,
+        Some(facts) => facts.woken,
+        None => now,
+    };
+    match arrival.stopped == Stamp::default() {
+        true => Span::ZERO,
+        false => woken.since(arrival.stopped),
     }
 }
 
@@ -542,6 +556,22 @@ mod tests {
         };
         assert!(after(10, 10) && !after(10, 9));
         assert!(after(5_000, 128) && !after(5_000, 127));
+    }
+
+    #[test]
+    fn a_lost_record_is_no_storm_of_wakeups_and_no_task_without_sleep() {
+        let at = |ms: u64| Stamp::from_nanos(1 << 40) + Span::from_millis(ms);
+        let facts = Facts { wakeups: 50, voluntary: 50, woken: at(0), ..Facts::default() };
+        let mut seen = Behaviour { age: AGE_MATURE, ..Behaviour::default() };
+        seen.begin(at(0), &Arrival { facts: Some(facts), ..wakeup() });
+        // A record that was begun in the sleep knows of one wakeup, and not how long the sleep was.
+        let ran = Span::from_micros(100);
+        let facts = Facts { wakeups: 1, woken: at(100), cpu_time: ran, ..Facts::default() };
+        let arrival = Arrival { facts: Some(facts), stopped: at(0) + ran, ..wakeup() };
+        seen.observe(at(100), &arrival, ran);
+        assert!(seen.has_rested(), "it slept for 99.9 ms");
+        assert!(seen.cpu_share < u16::MAX / 100, "a share of {} of {}", seen.cpu_share, u16::MAX);
+        assert!(seen.wake_freq < WAKE_FREQ_NEW as u16 * 2 << FRACTION, "{}", seen.wake_freq);
     }
 
     #[test]

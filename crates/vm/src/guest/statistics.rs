@@ -23,8 +23,8 @@ pub struct Statistics {
 
 impl Statistics {
     pub fn ask() -> Result<Statistics> {
-        let fields =
-            exchange(&json!({})).with_context(|| format!("asking for statistics at {SOCKET}"))?;
+        let answer = Connection::open().and_then(|mut opened| opened.exchange(&json!({})));
+        let fields = answer.with_context(|| format!("asking for statistics at {SOCKET}"))?;
         Ok(Statistics { fields })
     }
 
@@ -55,22 +55,36 @@ fn connect() -> std::io::Result<UnixStream> {
 
 /// Changes knobs or the profile, as `by` asks for it.
 pub fn tune(set: &str, by: &str) -> Result<()> {
-    let response = exchange(&json!({ "target": "tune", "set": set, "by": by }))?;
-    ensure!(response.get("refused").is_none(), "{set} was refused: {response}");
-    Ok(())
+    Connection::open()?.tune(set, by)
 }
 
-fn exchange(arguments: &Value) -> Result<Value> {
-    let mut stream = connect()?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let request = json!({ "req": "stats", "args": arguments });
-    stream.write_all(format!("{request}\n").as_bytes())?;
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line)?;
-    let mut answer: Value =
-        serde_json::from_str(&line).with_context(|| format!("reading {line:?}"))?;
-    if answer["errno"] != 0 {
-        bail!("the server refused: {line}");
+/// A connection to the server, for any number of requests.
+pub struct Connection(BufReader<UnixStream>);
+
+impl Connection {
+    pub fn open() -> Result<Connection> {
+        let stream = connect()?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Connection(BufReader::new(stream)))
     }
-    Ok(answer["args"]["resp"].take())
+
+    /// Changes knobs or the profile, as `by` asks for it.
+    pub fn tune(&mut self, set: &str, by: &str) -> Result<()> {
+        let response = self.exchange(&json!({ "target": "tune", "set": set, "by": by }))?;
+        ensure!(response.get("refused").is_none(), "{set} was refused: {response}");
+        Ok(())
+    }
+
+    fn exchange(&mut self, arguments: &Value) -> Result<Value> {
+        let request = json!({ "req": "stats", "args": arguments });
+        self.0.get_mut().write_all(format!("{request}\n").as_bytes())?;
+        let mut line = String::new();
+        self.0.read_line(&mut line)?;
+        let mut answer: Value =
+            serde_json::from_str(&line).with_context(|| format!("reading {line:?}"))?;
+        if answer["errno"] != 0 {
+            bail!("the server refused: {line}");
+        }
+        Ok(answer["args"]["resp"].take())
+    }
 }

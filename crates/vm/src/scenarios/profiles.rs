@@ -7,7 +7,8 @@ use crate::guest::lives::Life;
 use crate::guest::load::{Kind, Load};
 use crate::guest::probe::{Probe, Samples};
 use crate::guest::scheduler::{self, Scheduler};
-use crate::guest::{Guest, clock, frames, report, statistics, wakeups};
+use crate::guest::statistics::{self, Connection};
+use crate::guest::{Guest, clock, frames, report, wakeups};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
 use std::ffi::CStr;
@@ -130,16 +131,18 @@ fn switch_under_load(frame_rounds: u32) -> Result<()> {
     Ok(())
 }
 
-/// Changes the profile again and again, and returns how many nanoseconds each change took.
+/// Changes the profile again and again over one connection, and returns how many nanoseconds each
+/// change took.
 fn switch() -> Result<Vec<u64>> {
     let start = clock::now_ns();
     let mut took = Vec::with_capacity(SWITCHES);
+    let mut scheduler = Connection::open()?;
     for number in 0..SWITCHES {
         let due = start + number as u64 * SWITCH_EVERY_NS;
         sleep(Duration::from_nanos(due.saturating_sub(clock::now_ns())));
         let asked = clock::now_ns();
         let profile = SWITCHED[number % SWITCHED.len()];
-        statistics::tune(&format!("profile={profile}"), "the scenario")?;
+        scheduler.tune(&format!("profile={profile}"), "the scenario")?;
         took.push(clock::now_ns() - asked);
     }
     Ok(took)

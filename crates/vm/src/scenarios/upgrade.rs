@@ -42,7 +42,7 @@ pub const UPGRADE_100: Scenario = Scenario {
 };
 
 /// The longest wakeup, and the longest time of the kernel's own scheduler.
-const WORST_US: f64 = 200_000.0;
+pub(super) const WORST_US: f64 = 200_000.0;
 const PAUSE_US: u64 = 100_000;
 /// Longer than an upgrade takes beside hogs.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -119,7 +119,7 @@ fn upgrade_once(scheduler: &Scheduler, number: u64) -> Result<(u64, f64)> {
 
 /// Does `work` while wakeups are measured, and returns the longest one too, in microseconds. Two
 /// probes follow each other in turn, so that one of them measures at any time.
-fn while_measuring<T>(work: impl FnOnce() -> T) -> Result<(T, f64)> {
+pub(super) fn while_measuring<T>(work: impl FnOnce() -> T) -> Result<(T, f64)> {
     let is_over = AtomicBool::new(false);
     let measure = |seconds| {
         let mut worst: f64 = 0.0;
