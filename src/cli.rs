@@ -543,8 +543,8 @@ pub mod tests {
             .map(|flags| flags.split(", ").map(|flag| flag.trim_matches('"')).collect())
             .map(|flags: Vec<&str>| flags.into_iter().filter(|flag| !flag.is_empty()).collect())
             .collect();
-        assert_eq!(flags.len(), 3, "{flags:?}");
-        assert_eq!(flags.iter().filter(|flags| !flags.is_empty()).count(), 2, "{flags:?}");
+        assert_eq!(flags.len(), 5, "{flags:?}");
+        assert_eq!(flags.iter().filter(|flags| !flags.is_empty()).count(), 4, "{flags:?}");
         for flags in flags {
             assert!(parse(&flags).is_ok_and(|options| options.check().is_ok()), "{flags:?}");
         }

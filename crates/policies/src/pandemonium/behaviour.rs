@@ -332,8 +332,8 @@ impl Behaviour {
     }
 }
 
-/// Events since a count of `before`. Counts wrap, and begin anew if the fast path has lost its record
-/// of the task: then there was at least one.
+/// Events since a count of `before`. Counts wrap, and begin anew if the fast path has lost its
+/// record of the task: then there was at least one.
 fn counted(count: u64, before: u32) -> u64 {
     match (count as u32).wrapping_sub(before) {
         since if since > u32::MAX / 2 => 1,
@@ -341,8 +341,8 @@ fn counted(count: u64, before: u32) -> u64 {
     }
 }
 
-/// The length of the sleep that a wakeup ended. Without facts it is the time since the last run, and
-/// so it is if the fast path has lost its record of the task during the sleep.
+/// The length of the sleep that a wakeup ended. Without facts it is the time since the last run,
+/// and so it is if the fast path has lost its record of the task during the sleep.
 fn slept(now: Stamp, arrival: &Arrival) -> Span {
     let woken = match &arrival.facts {
         Some(facts) if facts.slept > Span::ZERO => return facts.slept,
@@ -571,7 +571,7 @@ mod tests {
         seen.observe(at(100), &arrival, ran);
         assert!(seen.has_rested(), "it slept for 99.9 ms");
         assert!(seen.cpu_share < u16::MAX / 100, "a share of {} of {}", seen.cpu_share, u16::MAX);
-        assert!(seen.wake_freq < WAKE_FREQ_NEW as u16 * 2 << FRACTION, "{}", seen.wake_freq);
+        assert!(seen.wake_freq < (WAKE_FREQ_NEW as u16) << (FRACTION + 1), "{}", seen.wake_freq);
     }
 
     #[test]
