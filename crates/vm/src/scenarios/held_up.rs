@@ -122,6 +122,8 @@ const STALL_S: u64 = 7;
 const BURST: Duration = Duration::from_millis(20);
 /// For how long there are bursts, in seconds.
 const BURSTS_S: u64 = 6;
+/// For how long a real-time task forks, in seconds: a hundred times what the kernel tolerates.
+const FORKS_S: u64 = 2;
 /// The longest wakeup beside bursts: half of one.
 const BURST_WAIT_US: f64 = 10_000.0;
 const SETTLE: Duration = Duration::from_secs(1);
@@ -232,9 +234,9 @@ fn real_time_forks(guest: &Guest) -> Result<()> {
     sleep(SETTLE);
     let forker = real_time.workers().first().context("no task forks")?.pid;
     bind(forker, 1)?;
-    let probe = wakeups::start(BURSTS_S)?;
+    let probe = wakeups::start(FORKS_S)?;
     make_real_time(&real_time)?;
-    let moves = watch::every_worker_moves(&load, BURSTS_S, |_| scheduler.expect_in_charge());
+    let moves = watch::every_worker_moves(&load, FORKS_S, |_| scheduler.expect_in_charge());
     drop(real_time);
     moves.context("beside the real-time task")?;
     expect_early(&probe.finish()?)?;
