@@ -52,7 +52,7 @@ pub fn check(options: &Options) -> Result<(), Failure> {
     if options.primary_domain.is_some() {
         settings::domain(options, &Machine::observe()?)?;
     } else if options.urgent_cpus != UrgentWish::Auto {
-        Machine::observe()?.urgent(&options.urgent_cpus)?;
+        urgent_cpus::preferred(options, &Machine::observe()?)?;
     }
     Ok(())
 }
@@ -72,7 +72,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         Some(lock) => Some(Instance::adopt(lock)),
         None => instance::take()?,
     };
-    let source = source(options, earlier.as_ref())?;
+    let machine = Machine::observe()?;
+    let source = source(options, &machine, earlier.as_ref())?;
     let groups = group_sockets(options)?;
     let recording = options.record.as_deref().map(record::create).transpose()?;
     warn_of_missing_privileges();
@@ -92,7 +93,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     };
     let recording = recording.map(start).transpose()?;
     output::print(&cli::version());
-    urgent_cpus::begin(options, &source.shared)?;
+    urgent_cpus::begin(options, &machine, &source.shared)?;
     let candidates = upgrade::serve(options, program.clone(), Arc::clone(&worker), source.clone());
     serve_when_it_schedules(source.clone(), groups, earlier.as_ref());
     let log = observe(options, &source);
@@ -136,10 +137,14 @@ fn observe(options: &Options, source: &Source) -> Arc<Mutex<EventLog>> {
     log
 }
 
-fn source(options: &Options, earlier: Option<&Handover>) -> Result<Source, Failure> {
+fn source(
+    options: &Options,
+    machine: &Machine,
+    earlier: Option<&Handover>,
+) -> Result<Source, Failure> {
     let (start, chosen) = settings::knobs(options)?;
     let policy = options.policy();
-    let cpus = settings::cpus(options, &Machine::observe()?);
+    let cpus = settings::cpus(options, machine);
     let shared = match options.record {
         Some(_) => Shared::with_ring(options.record_buffer),
         None => Shared::create(),

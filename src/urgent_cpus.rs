@@ -16,12 +16,18 @@ use std::time::Duration;
 /// changes. A pass reads some 20 files of each CPU.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// Publishes the CPUs of the start, and says which they are.
-pub fn begin(options: &Options, shared: &Shared) -> Result<(), Failure> {
-    if options.primary_domain.is_some() {
-        return Ok(());
+/// The CPUs that the options ask for on this machine. With a domain the policy places each task,
+/// and there are none.
+pub fn preferred(options: &Options, machine: &Machine) -> Result<CpuMask, Failure> {
+    match options.primary_domain {
+        Some(_) => Ok(CpuMask::EMPTY),
+        None => machine.urgent(&options.urgent_cpus),
     }
-    let cpus = Machine::observe()?.urgent(&options.urgent_cpus)?;
+}
+
+/// Publishes the CPUs of the start, and says which they are.
+pub fn begin(options: &Options, machine: &Machine, shared: &Shared) -> Result<(), Failure> {
+    let cpus = preferred(options, machine)?;
     if shared.urgent_cpus.publish(&cpus) {
         output::print(&format!("urgent tasks prefer the CPUs {}", machine::list(&cpus)));
     }
@@ -31,10 +37,7 @@ pub fn begin(options: &Options, shared: &Shared) -> Result<(), Failure> {
 /// Publishes them again, and says so if they have changed. If all of a list are offline, none are
 /// preferred.
 pub fn follow(options: &Options, machine: &Machine, shared: &Shared) {
-    if options.primary_domain.is_some() {
-        return;
-    }
-    let cpus = machine.urgent(&options.urgent_cpus).unwrap_or(CpuMask::EMPTY);
+    let cpus = preferred(options, machine).unwrap_or(CpuMask::EMPTY);
     if !shared.urgent_cpus.publish(&cpus) {
         return;
     }

@@ -2,7 +2,7 @@
 
 //! The CPUs that urgent tasks prefer, from the supervisor to the worker.
 
-use pandemonium_engine::task::{CPUS_MAX, CpuId};
+use pandemonium_engine::task::CPUS_MAX;
 use pandemonium_engine::topology::CpuMask;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,11 +35,7 @@ impl UrgentCpusCell {
     }
 
     fn read(&self) -> CpuMask {
-        let is_set = |cpu: &CpuId| {
-            let number = cpu.as_raw() as usize;
-            self.words[number / 64].load(Ordering::Relaxed) >> (number % 64) & 1 == 1
-        };
-        (0..CPUS_MAX as i32).filter_map(CpuId::new).filter(is_set).collect()
+        CpuMask::from_words(std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed)))
     }
 }
 

@@ -84,8 +84,8 @@ fn wait_until_it_decides(scheduler: &Scheduler) -> Result<()> {
 
 fn preferred(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &["--primary-domain", "2-3"])?;
-    let few = permille_outside(&scheduler, &[Kind::Hog; 2])?;
-    let many = permille_outside(&scheduler, &[Kind::Hog; 8])?;
+    let few = permille_outside(&scheduler, &[Kind::Hog; 2], LAST_TWO, WINDOW)?;
+    let many = permille_outside(&scheduler, &[Kind::Hog; 8], LAST_TWO, WINDOW)?;
     report::note(format!(
         "of 1000 units of work of 2 hogs {few} were done outside, of 8 hogs {many}"
     ));
@@ -94,15 +94,20 @@ fn preferred(guest: &Guest) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-/// The share of a load's work that was done outside the domain.
-fn permille_outside(scheduler: &Scheduler, plan: &[Kind]) -> Result<u64> {
-    let load = Load::start_at_home(plan, LAST_TWO)?;
+/// The share of a load's work within the window that was done outside these CPUs.
+pub(super) fn permille_outside(
+    scheduler: &Scheduler,
+    plan: &[Kind],
+    cpus: u64,
+    window: Duration,
+) -> Result<u64> {
+    let load = Load::start_at_home(plan, cpus)?;
     sleep(SETTLE);
     let sums = || (load.steps().iter().sum::<u64>(), load.strays().iter().sum::<u64>());
     let before = sums();
-    sleep(WINDOW);
+    sleep(window);
     let after = sums();
     scheduler.expect_in_charge()?;
-    ensure!(after.0 > before.0, "the hogs did nothing");
+    ensure!(after.0 > before.0, "the tasks did nothing");
     Ok((after.1 - before.1) * 1000 / (after.0 - before.0))
 }

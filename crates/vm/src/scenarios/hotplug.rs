@@ -52,7 +52,7 @@ const GLANCE: Duration = Duration::from_millis(50);
 fn hotplug(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &[])?;
     let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
-    cycles(guest, &scheduler, 3)?;
+    cycles(3, || go_and_come_back(guest, &scheduler))?;
     watch::every_worker_moves(&load, 4, |_| scheduler.expect_in_charge())?;
     drop(load);
     scheduler.finish().map(drop)
@@ -62,24 +62,24 @@ fn hotplug_100(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &[])?;
     let load = Load::start(&mix(guest.cpus))?;
     let mut worst: f64 = 0.0;
-    for cycle in 1..=100 {
-        report::progress(format!("cycle {cycle} of 100"));
+    cycles(100, || {
         let (done, late) = while_measuring(|| go_and_come_back(guest, &scheduler))?;
-        done.with_context(|| format!("in cycle {cycle} of 100"))?;
+        done?;
         worst = worst.max(late);
-        ensure!(late <= WORST_US, "in cycle {cycle} of 100 a wakeup waited for {late:.0} us");
-    }
+        ensure!(late <= WORST_US, "a wakeup waited for {late:.0} us");
+        Ok(())
+    })?;
     report::note(format!("the longest wakeup took {worst:.0} us"));
     watch::every_worker_moves(&load, 4, |_| scheduler.expect_in_charge())?;
     drop(load);
     scheduler.finish().map(drop)
 }
 
-/// Takes a CPU offline and online `n` times.
-fn cycles(guest: &Guest, scheduler: &Scheduler, n: u32) -> Result<()> {
+/// Does `once`, which takes a CPU offline and online, `n` times.
+fn cycles(n: u32, mut once: impl FnMut() -> Result<()>) -> Result<()> {
     for cycle in 1..=n {
         report::progress(format!("cycle {cycle} of {n}"));
-        go_and_come_back(guest, scheduler).with_context(|| format!("in cycle {cycle} of {n}"))?;
+        once().with_context(|| format!("in cycle {cycle} of {n}"))?;
     }
     Ok(())
 }

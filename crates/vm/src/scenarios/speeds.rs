@@ -2,6 +2,7 @@
 
 //! CPUs of different speed, and the speed that a CPU is asked for.
 
+use super::domain::permille_outside;
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::statistics::tune;
@@ -98,11 +99,11 @@ fn urgent_cpus(guest: &Guest) -> Result<()> {
     set_capacities(guest, LAST_TWO)?;
     let scheduler = Scheduler::start(guest, &[])?;
     expect_printed(&scheduler, "urgent tasks prefer the CPUs 2-3", SETTLE)?;
-    let permille = permille_outside(&scheduler, &LIGHT, LAST_TWO)?;
+    let permille = permille_outside(&scheduler, &LIGHT, LAST_TWO, WINDOW)?;
     report::note(format!("of 1000 units of urgent work {permille} were done on slow CPUs"));
     ensure!(permille <= STRAYS_MAX_PERMILLE, "{permille} of 1000 units were done on slow CPUs");
     let busy = [Kind::Hog; 4];
-    let permille = permille_outside(&scheduler, &busy, LAST_TWO)?;
+    let permille = permille_outside(&scheduler, &busy, LAST_TWO, WINDOW)?;
     report::note(format!("of 1000 units of four hogs {permille}"));
     ensure!(
         permille >= HOGS_MIN_PERMILLE,
@@ -112,7 +113,7 @@ fn urgent_cpus(guest: &Guest) -> Result<()> {
     set_capacities(guest, FIRST_TWO)?;
     expect_printed(&scheduler, "CPUs have changed: urgent tasks prefer 0-1", FOLLOWS_WITHIN)?;
     sleep(NEXT_ROUND);
-    let permille = permille_outside(&scheduler, &LIGHT, FIRST_TWO)?;
+    let permille = permille_outside(&scheduler, &LIGHT, FIRST_TWO, WINDOW)?;
     report::note(format!("after the change {permille}"));
     ensure!(permille <= STRAYS_MAX_PERMILLE, "{permille} of 1000 units on CPUs that became slow");
     ensure!(scheduler.statistics()?.count("restarts")? == 0, "the scheduler was started again");
@@ -130,19 +131,6 @@ fn expect_printed(scheduler: &Scheduler, what: &str, limit: Duration) -> Result<
         sleep(GLANCE);
     }
     Ok(())
-}
-
-/// The share of a load's work that was done outside these CPUs.
-fn permille_outside(scheduler: &Scheduler, plan: &[Kind], cpus: u64) -> Result<u64> {
-    let load = Load::start_at_home(plan, cpus)?;
-    sleep(SETTLE);
-    let sums = || (load.steps().iter().sum::<u64>(), load.strays().iter().sum::<u64>());
-    let before = sums();
-    sleep(WINDOW);
-    let after = sums();
-    scheduler.expect_in_charge()?;
-    ensure!(after.0 > before.0, "the tasks did nothing");
-    Ok((after.1 - before.1) * 1_000 / (after.0 - before.0))
 }
 
 /// How often the kernel is asked within the window.
