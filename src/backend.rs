@@ -257,7 +257,7 @@ impl<'cb> KernelPort<'cb> {
         self.fast.as_ref().map_or(0, FastPath::execs)
     }
 
-    /// Tells the kernel half the settings, by stores if something has changed.
+    /// Tells the backend the settings, by stores if something has changed.
     pub fn set(&mut self, settings: Settings) {
         if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
             stalls::set_slice(bss, settings.batch_slice);

@@ -117,13 +117,13 @@ fn faults(out: &mut Writer, m: &Metrics) {
             m.nr_sched_congested,
         ),
         ("malformed_messages", "Messages that were skipped", m.nr_malformed),
-        ("stalls", "Times that the kernel half decided instead", m.nr_stalls),
+        ("stalls", "Times that the backend decided instead", m.nr_stalls),
         ("restarts", "Starts because a CPU came or went", m.restarts),
         ("recording_dropped", "Entries that a recording had no room for", dropped),
     ] {
         out.one(Kind::Counter, name, help, value as f64);
     }
-    let help = "Time for which the kernel half decided instead";
+    let help = "Time for which the backend decided instead";
     out.one(Kind::Counter, "stalled_seconds", help, m.stalled_ms as f64 / 1e3);
 }
 

@@ -48,7 +48,7 @@ pub struct Metrics {
     pub nr_refused_dispatches: u64,
     #[stat(desc = "Tasks that bypassed the policy because the ring to user space was full")]
     pub nr_sched_congested: u64,
-    #[stat(desc = "Times that the kernel half decided because the scheduling process did not")]
+    #[stat(desc = "Times that the backend decided because the scheduling process did not")]
     pub nr_stalls: u64,
     #[stat(desc = "How long it did so altogether, in milliseconds")]
     pub stalled_ms: u64,

@@ -405,7 +405,7 @@ mod tests {
         let message = |stopped| Arrival { stopped: at(stopped), ..arrival(8, 6, 1) };
         queried.begin(at(10));
         queried.received(at(10), &message(1));
-        // The kernel half ran it, and it slept.
+        // The backend ran it, and it slept.
         queried.received(at(60), &message(11));
         queried.dispatched(at(61), &dispatch(8, Tier::Batch, Reason::Order));
         // It is queued again before it runs, twice.

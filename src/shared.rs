@@ -72,7 +72,7 @@ counters! {
     rounds,
     /// Gaps between rounds that were longer than `health::GAP_MAX`.
     silences,
-    /// Stalls that are over: the kernel half decided, because the worker did not.
+    /// Stalls that are over: the backend decided, because the worker did not.
     stalls,
     /// Their time (ns).
     stalled_ns,

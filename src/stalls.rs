@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Stalls: times in which the scheduling process did not decide, and the kernel half did by itself.
+//! Stalls: times in which the scheduling process did not decide, and the backend did by itself.
 
 use super::backend::StallCause as Cause;
 use super::reading::Reading;
@@ -42,7 +42,7 @@ pub fn between(before: &Reading, after: &Reading) -> Option<String> {
     (stalls > 0).then(|| {
         let times = if stalls > 1 { format!(" in {stalls} stalls") } else { String::new() };
         format!(
-            "the scheduling process did not decide for {time}{times}{}; the kernel half scheduled \
+            "the scheduling process did not decide for {time}{times}{}; the backend scheduled \
              by itself",
             why.unwrap_or_default()
         )
@@ -64,7 +64,7 @@ mod tests {
         let told = between(&before, &after).expect("a stall");
         assert_eq!(
             told,
-            "the scheduling process did not decide for 7000ms (it was stopped); the kernel half \
+            "the scheduling process did not decide for 7000ms (it was stopped); the backend \
              scheduled by itself"
         );
         after.numbers.stalls = 3;

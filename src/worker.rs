@@ -274,7 +274,7 @@ fn rounds(
     }
 }
 
-/// The settings of the kernel half until the next round. A task of the tier `waiting` waits for a
+/// The settings of the backend until the next round. A task of the tier `waiting` waits for a
 /// decision.
 fn fast_path_settings(policy: &dyn Policy, waiting: Option<Tier>, now: Stamp) -> Settings {
     let rules = policy.kernel_rules(now);

@@ -129,7 +129,7 @@ fn command(seed: u64, policy: PolicyInfo, cuts: &Cuts) -> String {
 fn describe(trial: &Trial) {
     print(&format!("machine: {:?}", trial.setup.shape));
     let (fast, idle) = (trial.setup.fast_path, trial.setup.builtin_idle);
-    print(&format!("  fast path {fast}, idle CPUs found by the kernel half {idle}"));
+    print(&format!("  fast path {fast}, idle CPUs found by the backend {idle}"));
     for group in &trial.workload.groups {
         let (rows, row, nice) = (group.rows, group.row, group.nice);
         let place = group.place;

@@ -34,7 +34,7 @@ fn faults(before: &Sample, after: &Sample) -> Vec<Change> {
     let more = |of: fn(&Sample) -> u64| of(after).saturating_sub(of(before));
     match more(|it| it.nr_stalls) {
         0 => {}
-        times => bad(format!("{times} stalls: the kernel half decided meanwhile")),
+        times => bad(format!("{times} stalls: the backend decided meanwhile")),
     }
     match more(|it| it.nr_sched_congested) {
         0 => {}
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(texts(|it| it.regime = "HEAVY".into()), ["load MIXED -> HEAVY"]);
         assert_eq!(texts(|it| it.burst = 1), ["a burst of wakeups begins"]);
         assert_eq!(texts(|it| it.slice_us = 750), ["slice (us): 1000 -> 750"]);
-        assert_eq!(texts(|it| it.nr_stalls = 2), ["2 stalls: the kernel half decided meanwhile"]);
+        assert_eq!(texts(|it| it.nr_stalls = 2), ["2 stalls: the backend decided meanwhile"]);
         assert_eq!(texts(|it| it.health = "3 page faults".into()), ["health: 3 page faults"]);
         assert_eq!(
             texts(|it| it.nr_user_dispatches = 1),

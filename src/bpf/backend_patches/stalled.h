@@ -134,7 +134,8 @@ static __always_inline void patch_check(u64 rounds)
 	if (++patch_missed < patch_checks() || patch_not_deciding())
 		return;
 	patch_sweeps = PATCH_SWEEPS;
-	patch_stall.since = bpf_ktime_get_ns();
+	/* It did not decide since the first of them either. */
+	patch_stall.since = bpf_ktime_get_ns() - patch_missed * PATCH_CHECK_NS;
 }
 
 static __always_inline void patch_check_in_stall(void)

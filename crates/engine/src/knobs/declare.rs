@@ -104,8 +104,9 @@ macro_rules! knobs {
 
             /// These knobs, by name; a knob that the values do not have is at its default.
             pub fn of(values: &$crate::knobs::Values) -> Self {
+                let mut words = values.lookup();
                 $Knobs {
-                    $($field: match values.get($name) {
+                    $($field: match words.get($name) {
                         Some(word) => <$type as $crate::knobs::Setting>::from_word(word),
                         None => $default,
                     },)*

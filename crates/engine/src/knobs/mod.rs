@@ -16,5 +16,5 @@ mod text;
 
 pub use declare::Setting;
 pub use layers::{KnobProfile, Layers};
-pub use table::{KNOBS_MAX, KeySet, Kind, Knob, Range, RawKnobs, Shown, Table, Values};
+pub use table::{KNOBS_MAX, KeySet, Kind, Knob, Lookup, Range, RawKnobs, Shown, Table, Values};
 pub use text::{Amended, FileError, KnobError};

@@ -222,6 +222,11 @@ impl Values {
         self.table.position(name).map(|at| self.words[at])
     }
 
+    /// Looks up one knob after another.
+    pub fn lookup(&self) -> Lookup<'_> {
+        Lookup { values: self, next: 0 }
+    }
+
     /// The time of the knob of this name, if there is such a one.
     pub fn time(&self, name: &str) -> Option<Span> {
         let at = self.table.position(name)?;
@@ -245,6 +250,24 @@ impl Values {
     /// Each knob with its word.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Knob, u64)> + '_ {
         self.table.iter().zip(self.words().iter().copied())
+    }
+}
+
+/// Finds words by name. It looks behind the last one first, because a policy reads all its knobs in
+/// the order of the table.
+pub struct Lookup<'v> {
+    values: &'v Values,
+    next: usize,
+}
+
+impl Lookup<'_> {
+    /// The word of the knob of this name, if there is one.
+    pub fn get(&mut self, name: &str) -> Option<u64> {
+        let table = self.values.table;
+        let is_next = table.iter().nth(self.next).is_some_and(|knob| knob.name == name);
+        let at = if is_next { self.next } else { table.position(name)? };
+        self.next = at + 1;
+        Some(self.values.words[at])
     }
 }
 

@@ -50,7 +50,7 @@ impl Ejection {
         let cause = match self.kind {
             SYSRQ => Some("the SysRq key S asked for it".to_owned()),
             ERROR => Some("the kernel found a fault of the scheduler".to_owned()),
-            ERROR_BPF => Some("the scheduler's kernel half found a fault".to_owned()),
+            ERROR_BPF => Some("the scheduler's backend found a fault".to_owned()),
             STALL => stall::describe(&self.message, &self.dump),
             _ => None,
         };

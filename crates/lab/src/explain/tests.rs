@@ -117,7 +117,7 @@ fn a_decision_for_a_task_that_is_queued_again_before_it_ran_is_cancelled() {
     assert!(!told.contains("times it ran"), "{told}");
 }
 
-/// The parent of a fork storm: the kernel half ran it while its message waited, it slept, and 50 ms
+/// The parent of a fork storm: the backend ran it while its message waited, it slept, and 50 ms
 /// later it woke up again. It never waited for so long.
 #[test]
 fn a_task_that_ran_without_its_decision_did_not_wait_until_its_next_one() {

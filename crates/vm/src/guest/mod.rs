@@ -16,6 +16,7 @@ pub mod scheduler;
 pub mod statistics;
 pub mod swap;
 pub mod watch;
+pub mod witness;
 
 use crate::protocol::Orders;
 pub use pandemonium_probe::tasks::{

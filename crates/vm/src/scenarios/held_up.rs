@@ -26,7 +26,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "stalled",
         about: "supervisor and worker are stopped for longer than the kernel's watchdog waits: \
-            the kernel half schedules hogs and sleepers meanwhile, no wakeup waits for more than \
+            the backend schedules hogs and sleepers meanwhile, no wakeup waits for more than \
             50 ms, then the process decides again and tells why it had not",
         cpus: Some(2),
         limit_s: 120,
@@ -172,7 +172,7 @@ fn stalled(guest: &Guest) -> Result<()> {
 
     watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
     let ms = expect_stall(&scheduler, "was stopped")?;
-    ensure!(ms >= 1_000 * (STALL_S - 1), "the kernel half decided for {ms} ms");
+    ensure!(ms >= 1_000 * (STALL_S - 1), "the backend decided for {ms} ms");
     let decided = scheduler.statistics()?.count("nr_batch")? - before;
     ensure!(decided > 0, "the process decides nothing afterwards");
     drop(load);

@@ -59,7 +59,7 @@ pub const RUNNABLE_10000: Scenario = Scenario {
 pub const THREADS_32768: Scenario = Scenario {
     name: "threads-32768",
     about: "32,768 threads, of which one in a hundred wakes up each second, and 64 share records \
-        of the kernel half: these keep their tier, and the thefts are counted",
+        of the backend: these keep their tier, and the thefts are counted",
     cpus: Some(2),
     memory_mib: 4_096,
     limit_s: 240,

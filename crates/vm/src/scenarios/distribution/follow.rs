@@ -60,7 +60,7 @@ fn follow() -> Result<()> {
     let path = "/org/freedesktop/UPower/PowerProfiles";
     shell(&format!("busctl set-property {POWER} {path} {POWER} ActiveProfile s power-saver"))?;
     expect("powersave", "power profile power-saver")?;
-    as_user("vm-game", "gamemoderun sleep 600")?;
+    as_user("vm-game", "/usr/games/gamemoderun sleep 600")?;
     expect("gaming", "GameMode")?;
     shell("systemctl stop vm-game")?;
     expect("powersave", "power profile power-saver")?;

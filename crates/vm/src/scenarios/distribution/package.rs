@@ -42,7 +42,9 @@ fn from_file(package: &str) -> Result<()> {
         let copied = fs::copy(brought(file), folder.join("target/deb").join(file));
         copied.context("copying a package")?;
     }
-    shell(&format!("cd {} && sudo apt install ./target/deb/*.deb", folder.display())).map(drop)
+    // An upgrade of one package and not of the other is a question for the user.
+    let install = "echo y | sudo apt install ./target/deb/*.deb";
+    shell(&format!("cd {} && {install}", folder.display())).map(drop)
 }
 
 /// One command; nothing is started by it.
@@ -58,8 +60,9 @@ pub fn install(_: &Guest) -> Result<()> {
     inspect(TOOLS_NAME)?;
     shell("bash -n /usr/share/bash-completion/completions/scx_pandemonium_user")?;
     shell("systemd-analyze verify /usr/lib/systemd/system/scx_pandemonium_user.service")?;
-    shell("systemd-analyze --user verify /usr/lib/systemd/user/pandemonium_follow.service")
-        .map(drop)
+    // The agent has no session of a user, and this variable neither.
+    let verify = "XDG_RUNTIME_DIR=/run systemd-analyze --user verify";
+    shell(&format!("{verify} /usr/lib/systemd/user/pandemonium_follow.service")).map(drop)
 }
 
 /// Every file has the size and the rights that it should have, and does what it is for.
