@@ -9,7 +9,7 @@ use super::mutex::lock;
 use super::reading::Reading;
 use super::shared::Shared;
 use pandemonium_engine::adapting::{Adapting, Report, Sample, idle_per_mille};
-use pandemonium_engine::knobs::{Amended, KeySet, Knob, KnobProfile, Values};
+use pandemonium_engine::knobs::{Amended, KeySet, Knob, KnobProfile, Table, Values};
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 use procfs::{CurrentSI, KernelStats};
@@ -49,9 +49,18 @@ impl ProfileInForce {
 
     /// The value that the profile gives to a knob, if it does, as it is written there.
     pub fn value_of(&self, knob: &Knob) -> Option<&'static str> {
-        let mut lines = self.profile?.knobs.lines().filter_map(|line| line.split_once('='));
-        let (_, value) = lines.find(|(name, _)| *name == knob.name)?;
+        let (_, value) = self.assignments().find(|(name, _)| *name == knob.name)?;
         value.split('#').next().map(str::trim)
+    }
+
+    /// The knobs that the profile sets.
+    pub fn keys(&self, table: &'static Table) -> KeySet {
+        self.assignments().fold(KeySet::none(table), |keys, (name, _)| keys.with(name))
+    }
+
+    fn assignments(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let text = self.profile.map_or("", |profile| profile.knobs);
+        text.lines().filter_map(|line| line.split_once('='))
     }
 }
 

@@ -131,14 +131,17 @@ struct Executed {
 impl Executed {
     /// What the response tells: what the request is about.
     fn describe(&self, adaptive: &Adaptive, status: &Status) -> Vec<Knob> {
+        let table = status.values.table();
         let is_about_all = self.named.is_empty() && !self.profile;
-        let profile = profile(adaptive, status).filter(|_| is_about_all || self.profile);
-        let concerns = |knob: &knobs::Knob| {
-            let is_of_profile = || status.profile.value_of(knob).is_some();
-            is_about_all || self.named.holds(knob.name) || self.profile && is_of_profile()
+        let keys = match self.profile {
+            _ if is_about_all => KeySet::all(table),
+            true => self.named.union(status.profile.keys(table)),
+            false => self.named,
         };
-        let knobs = status.values.iter().filter(|(knob, _)| concerns(knob));
-        let knobs = knobs.map(|(knob, word)| describe(knob, word, status, &self.amended));
+        let profile = profile(adaptive, status).filter(|_| is_about_all || self.profile);
+        let words =
+            keys.iter().map(|knob| (knob, status.values.get(knob.name).unwrap_or_default()));
+        let knobs = words.map(|(knob, word)| describe(knob, word, status, &self.amended));
         profile.into_iter().chain(knobs).collect()
     }
 }

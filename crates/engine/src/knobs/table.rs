@@ -347,6 +347,12 @@ impl KeySet {
         KeySet { table, bits: 0 }
     }
 
+    /// All knobs of this table.
+    pub fn all(table: &'static Table) -> KeySet {
+        // At most 64 of them, and no shift by 64.
+        KeySet { table, bits: u64::MAX.checked_shr(64 - table.len() as u32).unwrap_or(0) }
+    }
+
     /// Whether the knob of this name is among them.
     pub fn holds(&self, name: &str) -> bool {
         self.table.position(name).is_some_and(|at| self.bits >> at & 1 == 1)

@@ -23,8 +23,10 @@ pub struct Statistics {
 
 impl Statistics {
     pub fn ask() -> Result<Statistics> {
-        let answer = Connection::open().and_then(|mut opened| opened.exchange(&json!({})));
-        let fields = answer.with_context(|| format!("asking for statistics at {SOCKET}"))?;
+        let all = request(&json!({}));
+        let line = Connection::open().and_then(|mut opened| opened.exchange(&all));
+        let fields = line.and_then(|line| answer(&line));
+        let fields = fields.with_context(|| format!("asking for statistics at {SOCKET}"))?;
         Ok(Statistics { fields })
     }
 
@@ -70,21 +72,39 @@ impl Connection {
 
     /// Changes knobs or the profile, as `by` asks for it.
     pub fn tune(&mut self, set: &str, by: &str) -> Result<()> {
-        let response = self.exchange(&json!({ "target": "tune", "set": set, "by": by }))?;
-        ensure!(response.get("refused").is_none(), "{set} was refused: {response}");
-        Ok(())
+        expect_tuned(&self.exchange(&tune_request(set, by))?)
     }
 
-    fn exchange(&mut self, arguments: &Value) -> Result<Value> {
-        let request = json!({ "req": "stats", "args": arguments });
-        self.0.get_mut().write_all(format!("{request}\n").as_bytes())?;
+    /// Sends a request, and returns the line of the answer.
+    pub fn exchange(&mut self, request: &str) -> Result<String> {
+        self.0.get_mut().write_all(request.as_bytes())?;
         let mut line = String::new();
         self.0.read_line(&mut line)?;
-        let mut answer: Value =
-            serde_json::from_str(&line).with_context(|| format!("reading {line:?}"))?;
-        if answer["errno"] != 0 {
-            bail!("the server refused: {line}");
-        }
-        Ok(answer["args"]["resp"].take())
+        Ok(line)
     }
+}
+
+/// The line that asks for other knobs or another profile.
+pub fn tune_request(set: &str, by: &str) -> String {
+    request(&json!({ "target": "tune", "set": set, "by": by }))
+}
+
+/// Expects the answer to such a request to be no refusal.
+pub fn expect_tuned(line: &str) -> Result<()> {
+    let response = answer(line)?;
+    ensure!(response.get("refused").is_none(), "refused: {response}");
+    Ok(())
+}
+
+fn request(arguments: &Value) -> String {
+    format!("{}\n", json!({ "req": "stats", "args": arguments }))
+}
+
+fn answer(line: &str) -> Result<Value> {
+    let mut answer: Value =
+        serde_json::from_str(line).with_context(|| format!("reading {line:?}"))?;
+    if answer["errno"] != 0 {
+        bail!("the server refused: {line}");
+    }
+    Ok(answer["args"]["resp"].take())
 }

@@ -7,7 +7,7 @@ use crate::guest::lives::Life;
 use crate::guest::load::{Kind, Load};
 use crate::guest::probe::{Probe, Samples};
 use crate::guest::scheduler::{self, Scheduler};
-use crate::guest::statistics::{self, Connection};
+use crate::guest::statistics::{self, Connection, expect_tuned, tune_request};
 use crate::guest::{Guest, clock, frames, report, wakeups};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
@@ -33,6 +33,8 @@ pub const PROFILES: Scenario = Scenario {
 /// The name of the hog that a rule is about.
 const RULED: &CStr = c"ruled";
 const RULES: &str = "/tmp/rules.toml";
+/// What asks for the profiles.
+const BY: &str = "the scenario";
 const SWITCHES: usize = 1_000;
 /// Those that keep wakeups early. The last one is in force at the end.
 const SWITCHED: [&str; 4] = ["gaming", "server", "lowlatency", "auto"];
@@ -64,7 +66,7 @@ fn profiles(guest: &Guest) -> Result<()> {
     ensure!(scheduler.worker()? == worker, "the scheduling process was started again");
     let now = scheduler.statistics()?;
     let (profile, by) = (now.text("profile")?, now.text("profile_by")?);
-    ensure!((profile, by) == ("auto", "the scenario"), "in force is {profile} by {by}");
+    ensure!((profile, by) == ("auto", BY), "in force is {profile} by {by}");
     ensure!(now.count("restarts")? == 0, "the scheduler was started again");
     ensure!(now.count("batch_slice_us")? < 20_000, "the first profile is still in force");
     scheduler.expect_in_charge()?;
@@ -107,7 +109,7 @@ fn await_tier(tier: &str, explained: impl Fn() -> Result<String>) -> Result<()> 
 
 /// Changes the profile, and measures switches, wakeups and frames; the last two also before.
 fn switch_under_load(frame_rounds: u32) -> Result<()> {
-    statistics::tune("profile=auto", "the scenario")?;
+    statistics::tune("profile=auto", BY)?;
     let before = Measured::finish(wakeups::start(MEASURED_S)?, frame_rounds, || Ok(()))?;
     let mut switches = Vec::new();
     let during = Measured::finish(wakeups::start(MEASURED_S)?, frame_rounds, || {
@@ -134,6 +136,7 @@ fn switch_under_load(frame_rounds: u32) -> Result<()> {
 /// Changes the profile again and again over one connection, and returns how many nanoseconds each
 /// change took.
 fn switch() -> Result<Vec<u64>> {
+    let requests = SWITCHED.map(|profile| tune_request(&format!("profile={profile}"), BY));
     let start = clock::now_ns();
     let mut took = Vec::with_capacity(SWITCHES);
     let mut scheduler = Connection::open()?;
@@ -141,9 +144,9 @@ fn switch() -> Result<Vec<u64>> {
         let due = start + number as u64 * SWITCH_EVERY_NS;
         sleep(Duration::from_nanos(due.saturating_sub(clock::now_ns())));
         let asked = clock::now_ns();
-        let profile = SWITCHED[number % SWITCHED.len()];
-        scheduler.tune(&format!("profile={profile}"), "the scenario")?;
+        let answer = scheduler.exchange(&requests[number % requests.len()])?;
         took.push(clock::now_ns() - asked);
+        expect_tuned(&answer)?;
     }
     Ok(took)
 }

@@ -19,11 +19,15 @@ const SETTINGS: &str = "/run/systemd/system/scx_pandemonium_user.service.d";
 const BUS: &str = "unix:path=/run/vm-session/bus";
 const POWER: &str = "org.freedesktop.UPower.PowerProfiles";
 /// What power-profiles-daemon and polkit keep on the disk.
-const KEPT: [&str; 2] = ["/var/lib/power-profiles-daemon", "/var/lib/polkit-1"];
+const KEPT: [&str; 3] = [
+    "/var/lib/power-profiles-daemon",
+    "/var/lib/power-profiles-daemon/state.ini",
+    "/var/lib/polkit-1",
+];
 const SOON: Duration = Duration::from_secs(60);
 
 pub fn follows(_: &Guest) -> Result<()> {
-    let kept_before = KEPT.map(|folder| fs::exists(folder).unwrap_or(false));
+    let kept_before = KEPT.map(|path| fs::exists(path).unwrap_or(false));
     fs::create_dir_all(SETTINGS).context("a folder for settings")?;
     fs::write(format!("{SETTINGS}/vm.conf"), format!("[Service]\nSupplementaryGroups={USER}\n"))
         .context("writing settings")?;
@@ -45,9 +49,9 @@ pub fn follows(_: &Guest) -> Result<()> {
     shell("systemctl stop vm-follow vm-session power-profiles-daemon")?;
     fs::remove_file(FLAGS).context("removing the flags")?;
     fs::remove_dir_all(SETTINGS).context("removing the settings")?;
-    for (folder, was_there) in KEPT.into_iter().zip(kept_before) {
+    for (path, was_there) in KEPT.into_iter().zip(kept_before) {
         if !was_there {
-            let _ = fs::remove_dir_all(folder);
+            let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
         }
     }
     shell(&format!("systemctl daemon-reload && systemctl restart {UNIT}"))?;
