@@ -23,6 +23,9 @@
 
 #include "../order_rules.h"
 
+/* Since Linux 6.19: recheck.bpf.h has tasks enqueued again. libbpf leaves the last suffix out. */
+void scx_bpf_reenqueue_local___v2___weak(void) __ksym __weak;
+
 /* Set by the backend's user space; main.bpf.c declares it again. */
 const volatile u32 usersched_pid;
 
@@ -313,6 +316,60 @@ static __always_inline void order_look(struct order_view *v, struct task_struct 
 }
 
 /*
+ * This CPU or one of the next ones: the first that runs a lower tier, else the first that runs a
+ * later key; -EBUSY if there is none.
+ *
+ * It reads p->cpus_mask, not p->cpus_ptr: Linux 7.2 verifies it for sleepable programs too, and
+ * there p->cpus_ptr is not trusted.
+ */
+__noinline s32 order_scan(struct task_struct *p __arg_trusted, s32 first, u32 tier, u64 now)
+{
+	u64 key = now + order_slot_of(p->pid)->key_offset;
+	s32 cpu = first, later = -EBUSY;
+	u32 i, fit;
+
+	bpf_for(i, 0, ORDER_SCAN) {
+		if (bpf_cpumask_test_cpu(cpu, &p->cpus_mask)) {
+			fit = order_fit_of(cpu, tier, key, now);
+			if (fit == ORDER_LOWER_TIER)
+				return cpu;
+			if (fit == ORDER_LATER_KEY && later < 0)
+				later = cpu;
+		}
+		if (++cpu >= order_bounds.nr_cpus)
+			cpu = 0;
+		if (cpu == first)
+			break;
+	}
+	return later;
+}
+
+/*
+ * A real-time task keeps the CPU of `p`, which waited in its local DSQ with a rest of its slice:
+ * goes on with that on a CPU that runs a lower tier. A decision would put it behind Batch tasks
+ * with older keys. Returns whether there is such a CPU.
+ */
+__noinline u32 order_move(struct task_struct *p __arg_trusted, u64 enq_flags)
+{
+	const struct order_slot *slot = order_slot_of(p->pid);
+	u32 tier = order_tier(slot, p);
+	u64 now = bpf_ktime_get_ns();
+	s32 cpu;
+
+	/* While its migration is disabled, p->cpus_mask still has all its CPUs. */
+	if (tier <= FP_BATCH || p->scx.slice < ORDER_REST_MIN_NS || p->migration_disabled)
+		return false;
+	cpu = order_scan(p, scx_bpf_task_cpu(p), tier, now);
+	if (cpu < 0)
+		return false;
+	order_count(ORDER_RESUMED);
+	note_kick(&order_cpu_of(cpu)->kicks, now);
+	scx_bpf_task_set_dsq_vtime(p, now + slot->key_offset);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, p->scx.slice, enq_flags | SCX_ENQ_PREEMPT);
+	return true;
+}
+
+/*
  * Executes the task's order, or lets it go on. Returns whether the task is in a DSQ now.
  */
 __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
@@ -326,6 +383,8 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
 
 	if (!rq || !order_bounds.enabled || !order_is_owner(slot, p))
 		return false;
+	if (bpf_ksym_exists(scx_bpf_reenqueue_local___v2___weak) && (enq_flags & SCX_ENQ_REENQ))
+		return order_move(p, enq_flags);
 	order_look(&v, p, slot, rq, enq_flags);
 	verdict = order_verdict(&v);
 	switch (verdict) {
@@ -371,38 +430,21 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
 }
 
 /*
- * This CPU or one of the next ones: the first that runs a lower tier, else the first that runs a
- * later key; -EBUSY if there is none.
- *
- * It reads p->cpus_mask, not p->cpus_ptr: Linux 7.2 verifies it for sleepable programs too, and
- * there p->cpus_ptr is not trusted.
+ * Whether a task waits in the CPU's local DSQ, and is next there. A real-time waker has interrupted
+ * it.
  */
-__noinline s32 order_scan(struct task_struct *p __arg_trusted, s32 first, u32 tier, u64 now)
+static __always_inline bool order_is_occupied(s32 cpu)
 {
-	u64 key = now + order_slot_of(p->pid)->key_offset;
-	s32 cpu = first, later = -EBUSY;
-	u32 i, fit;
+	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 
-	bpf_for(i, 0, ORDER_SCAN) {
-		if (bpf_cpumask_test_cpu(cpu, &p->cpus_mask)) {
-			fit = order_fit_of(cpu, tier, key, now);
-			if (fit == ORDER_LOWER_TIER)
-				return cpu;
-			if (fit == ORDER_LATER_KEY && later < 0)
-				later = cpu;
-		}
-		if (++cpu >= order_bounds.nr_cpus)
-			cpu = 0;
-		if (cpu == first)
-			break;
-	}
-	return later;
+	return rq && rq->scx.local_dsq.nr;
 }
 
 /*
- * The busy CPU on which the task is to be enqueued: the waker's if it is about to sleep or runs a
- * lower tier, else the previous one or one of the next ones if they run a lower tier, else one of
- * these that runs a later key; -EBUSY if there is none, or no order.
+ * The busy CPU on which the task is to be enqueued: the waker's if it is about to sleep and leaves
+ * the CPU to no other task, or runs a lower tier, else the previous one or one of the next ones if
+ * they run a lower tier, else one of these that runs a later key; -EBUSY if there is none, or no
+ * order.
  */
 __noinline s32 order_steer(struct task_struct *p __arg_trusted, s32 prev_cpu, u64 wake_flags)
 {
@@ -415,7 +457,7 @@ __noinline s32 order_steer(struct task_struct *p __arg_trusted, s32 prev_cpu, u6
 	    bpf_get_current_task_btf()->pid == usersched_pid)
 		return -EBUSY;
 	if (bpf_cpumask_test_cpu(here, &p->cpus_mask)) {
-		if (wake_flags & SCX_WAKE_SYNC) {
+		if ((wake_flags & SCX_WAKE_SYNC) && !order_is_occupied(here)) {
 			order_cpu_of(here)->handed_to = p->pid;
 			return here;
 		}

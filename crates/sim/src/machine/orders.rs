@@ -194,7 +194,7 @@ impl<W: Observer> Machine<W> {
         let order = self.posted(slot).filter(|order| order.tier > Tier::Batch)?;
         let mask = self.tasks[slot as usize].mask;
         let here = how.by.unwrap_or(home);
-        if how.sync && mask.holds(here) {
+        if how.sync && mask.holds(here) && self.cpus[here as usize].local.is_none() {
             self.cpus[here as usize].handed_to = Some(self.tasks[slot as usize].pid);
             return Some(here);
         }

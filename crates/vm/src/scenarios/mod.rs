@@ -35,6 +35,7 @@ mod tiers;
 mod top;
 mod unit;
 mod upgrade;
+mod wakers;
 
 use crate::scenario::Scenario;
 pub use stranger::PROGRAMS as STRANGERS_PROGRAMS;
@@ -47,6 +48,7 @@ pub const SUITE: &[&[Scenario]] = &[
     check::ALL,
     unit::ALL,
     held_up::ALL,
+    wakers::ALL,
     control::ALL,
     procdb::ALL,
     record::ALL,

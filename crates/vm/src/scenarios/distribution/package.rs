@@ -161,8 +161,9 @@ pub fn remove(_: &Guest) -> Result<()> {
 
 /// Nothing is left.
 pub fn purge(_: &Guest) -> Result<()> {
+    shell(&format!("sudo apt-get purge --yes {NAME}"))?;
+    // apt does not find the package of the tools any more: it has left nothing to purge.
     for name in [NAME, TOOLS_NAME] {
-        shell(&format!("sudo apt-get purge --yes {name}"))?;
         let known = run(&format!("dpkg-query --show {name}"))?;
         ensure!(known.code != Some(0), "dpkg still knows {}", known.output);
     }
