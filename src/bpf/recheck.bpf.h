@@ -210,8 +210,8 @@ static u64 check_waiters(struct recheck *r, u32 cpu, u64 now)
 	u64 next = 0;
 	u32 i;
 
-	for (i = 0; i < FP_WAITERS; i++) {
-		struct waiter *one = &r->waiters[i];
+	bpf_for(i, 0, FP_WAITERS) {
+		struct waiter *one = &r->waiters[i & (FP_WAITERS - 1)];
 
 		if (!one->pid)
 			continue;

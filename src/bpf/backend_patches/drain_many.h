@@ -20,23 +20,26 @@
 #ifndef __PATCH_DRAIN_MANY_H
 #define __PATCH_DRAIN_MANY_H
 
+/* The helper and its callback are named once: the verifier follows the callback from each call. */
 static __always_inline long patch_drain(void *ring, void *callback, void *context, u64 flags)
 {
 	struct patch_kicks *mine = patch_my_kicks();
+	bool marked = false;
 	long taken = 0;
+	int call;
 
 	patch_drain_begins();
-	for (int call = 0; call < PATCH_DRAIN + 2; call++) {
+	bpf_for(call, 0, 2 * (PATCH_DRAIN + 2)) {
 		taken = bpf_user_ringbuf_drain(ring, callback, context, flags);
-		if (taken == -EBUSY) {
+		if (taken == -EBUSY && !marked) {
 			patch_mark_pending();
 			/* The other CPU may have finished before it could see the mark. */
-			taken = bpf_user_ringbuf_drain(ring, callback, context, flags);
-			if (taken <= 0)
-				break;
+			marked = true;
+			continue;
 		}
-		if (taken <= 0 && !patch_take_pending())
+		if (taken <= 0 && (marked || !patch_take_pending()))
 			break;
+		marked = false;
 		mine->any = 1;
 	}
 	return taken;

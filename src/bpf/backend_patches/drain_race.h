@@ -119,10 +119,15 @@ static __always_inline bool patch_insert_vtime(struct task_struct *p, u64 dsq, u
 /* Preempts the CPUs of a group that have something in their queues. */
 static __always_inline void patch_kick_group(u32 group, u64 cpus)
 {
-	u32 cpu = group * PATCH_GROUP;
+	u32 i, cpu;
 
-	for (u32 i = 0; i < PATCH_GROUP && cpus; i++, cpu++, cpus >>= 1) {
-		if (!(cpus & 1) || scx_bpf_dsq_nr_queued(cpu) <= 0)
+	if (!cpus)
+		return;
+	bpf_for(i, 0, PATCH_GROUP) {
+		if (!(cpus >> i))
+			break;
+		cpu = group * PATCH_GROUP + i;
+		if (!(cpus >> i & 1) || scx_bpf_dsq_nr_queued(cpu) <= 0)
 			continue;
 		patch_kicked_at[cpu & (PATCH_CPUS - 1)] = scx_bpf_now();
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);

@@ -369,6 +369,12 @@ __noinline u32 order_move(struct task_struct *p __arg_trusted, u64 enq_flags)
 	return true;
 }
 
+/* A function of its own: else the verifier follows each way of the view through the verdict. */
+__noinline u32 order_judge(struct order_view *v __arg_nonnull)
+{
+	return order_verdict(v);
+}
+
 /*
  * Executes the task's order, or lets it go on. Returns whether the task is in a DSQ now.
  */
@@ -379,14 +385,14 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 	u64 dsq = BACKEND_SHARED_DSQ;
 	struct order_view v = {};
-	enum order_verdict verdict;
+	u32 verdict;
 
 	if (!rq || !order_bounds.enabled || !order_is_owner(slot, p))
 		return false;
 	if (bpf_ksym_exists(scx_bpf_reenqueue_local___v2___weak) && (enq_flags & SCX_ENQ_REENQ))
 		return order_move(p, enq_flags);
 	order_look(&v, p, slot, rq, enq_flags);
-	verdict = order_verdict(&v);
+	verdict = order_judge(&v);
 	switch (verdict) {
 	case ORDER_ASK:
 		return false;
