@@ -41,8 +41,8 @@ pub(super) const NAME: &str = "ticker";
 const SCRIPT: &str = "while :; do usleep 4000; done";
 /// One task of a name more than a prediction needs.
 const TASKS: usize = 4;
-/// Long enough for a hundred wakeups.
-pub(super) const LEARNING: Duration = Duration::from_secs(3);
+/// Long enough for some hundred wakeups of each, also on a busy host.
+pub(super) const LEARNING: Duration = Duration::from_secs(5);
 /// Longer than the worker takes to pass what it learned to the supervisor.
 const PASSED_ON: Duration = Duration::from_secs(12);
 

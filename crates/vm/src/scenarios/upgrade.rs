@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 pub const UPGRADE: Scenario = Scenario {
     name: "upgrade",
     about: "beside hogs the running program is replaced by the one at its path: no wakeup \
-        waits for 200 ms longer than a real-time task, the kernel's own scheduler runs for at most 100 ms, process, \
-        knobs and learned programs are kept; a program that is none, or that others can change, \
-        changes nothing",
+        waits for 200 ms longer than a real-time task, the kernel's own scheduler runs for at most \
+        100 ms, process, knobs and learned programs are kept; a program that is none, or that \
+        others can change, changes nothing",
     cpus: Some(2),
     limit_s: 120,
     exact: true,
@@ -36,8 +36,8 @@ pub const UPGRADE: Scenario = Scenario {
 /// Runs by name only: `suite --only upgrade-100`.
 pub const UPGRADE_100: Scenario = Scenario {
     name: "upgrade-100",
-    about: "the same a hundred times, however long the kernel's own scheduler runs: on a host \
-        without exact mode that is the host's",
+    about: "the same a hundred times, in fast mode. How long the kernel's own scheduler runs \
+        depends on the host then, and is only told",
     limit_s: 3_600,
     exact: false,
     run: |guest| upgrade(guest, 100, None),
