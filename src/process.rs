@@ -20,6 +20,8 @@ const LOADING: Duration = Duration::from_secs(30);
 
 /// Whether the helper thread has done what it opens files for.
 static HELPER_IS_READY: AtomicBool = AtomicBool::new(false);
+/// How the library `ctrlc` names its thread.
+const SIGNAL_THREAD: &str = "ctrl-c";
 /// The helper is ready by this time after the load.
 const READYING: Duration = Duration::from_secs(1);
 
@@ -102,7 +104,7 @@ pub fn block_signals() {
 pub fn start_helper(work: impl FnOnce() + Send + 'static) -> std::io::Result<Thread> {
     let help = || {
         let started = Instant::now();
-        while !make_others_real_time() && started.elapsed() < LOADING {
+        while !make_signal_thread_real_time() && started.elapsed() < LOADING {
             std::thread::sleep(Duration::from_millis(1));
         }
         make_this_real_time();
@@ -121,15 +123,26 @@ pub fn await_helper() -> bool {
     HELPER_IS_READY.load(Ordering::Acquire)
 }
 
-/// All threads but the main one and the calling one. Returns whether there were any.
-pub fn make_others_real_time() -> bool {
+/// All threads but the main one and the calling one.
+pub fn make_others_real_time() {
     // SAFETY: plain calls without arguments.
     let known = unsafe { [libc::getpid(), libc::gettid()] };
+    threads().filter(|id| !known.contains(id)).for_each(make_real_time);
+}
+
+/// The thread that receives signals. Returns whether there is one.
+///
+/// It has named itself, so it runs. While a thread is being created, Linux 7.3 warns if a loaded
+/// sched_ext scheduler loses it to another class: the fork puts it into that scheduler afterwards.
+fn make_signal_thread_real_time() -> bool {
+    let name = |id| std::fs::read_to_string(format!("/proc/self/task/{id}/comm"));
+    let found = threads().find(|&id| name(id).is_ok_and(|name| name.trim_end() == SIGNAL_THREAD));
+    found.map(make_real_time).is_some()
+}
+
+fn threads() -> impl Iterator<Item = libc::pid_t> {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let ids = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
-    let others: Vec<libc::pid_t> = ids.filter(|id| !known.contains(id)).collect();
-    others.iter().for_each(|&other| make_real_time(other));
-    !others.is_empty()
+    threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok())
 }
 
 /// Makes the calling thread real-time, so that it runs while this scheduler decides nothing.
