@@ -158,8 +158,8 @@ fn frequency(guest: &Guest) -> Result<()> {
     tune("profile=auto", "the scenario")?;
     let auto = asked(&scheduler)?;
     report::note(format!(
-        "in {ASKED_WINDOW:?} the kernel was asked {alone} times beside hogs, {beside} beside sleepers \
-         too, {auto} under auto"
+        "in {ASKED_WINDOW:?} the kernel was asked {alone} times beside hogs, {beside} beside \
+         sleepers too, {auto} under auto"
     ));
     ensure!(alone <= ASKED_MAX_ALONE, "beside hogs alone the kernel was asked {alone} times");
     ensure!(beside >= ASKED_MIN, "beside sleepers the kernel was asked {beside} times only");
