@@ -15,9 +15,13 @@ pub struct Samples {
 impl Samples {
     fn of(slots: &[AtomicU64]) -> Samples {
         let stored = slots.iter().map(|sample| sample.load(Relaxed));
-        let mut sorted_ns: Vec<u64> = stored.filter(|&sample| sample > 0).collect();
-        sorted_ns.sort_unstable();
-        Samples { sorted_ns }
+        Samples::of_times(stored.filter(|&sample| sample > 0).collect())
+    }
+
+    /// Times in nanoseconds, at least one, that something else has measured.
+    pub fn of_times(mut times_ns: Vec<u64>) -> Samples {
+        times_ns.sort_unstable();
+        Samples { sorted_ns: times_ns }
     }
 
     /// The value below which `permille` of 1000 samples lie.

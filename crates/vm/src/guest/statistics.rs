@@ -72,7 +72,7 @@ impl Connection {
 
     /// Changes knobs or the profile, as `by` asks for it.
     pub fn tune(&mut self, set: &str, by: &str) -> Result<()> {
-        expect_tuned(&self.exchange(&tune_request(set, by))?)
+        expect_tuned(&self.exchange(&tune_request(set, by))?).with_context(|| set.to_owned())
     }
 
     /// Sends a request, and returns the line of the answer.

@@ -267,7 +267,7 @@ pub(super) fn make_real_time(load: &Load) -> Result<()> {
     Ok(())
 }
 
-fn report_waits(waits: &Samples) {
+pub(super) fn report_waits(waits: &Samples) {
     let [p50, p99, worst] = [waits.quantile_us(500), waits.quantile_us(990), waits.worst_us()];
     report::note(format!("wakeups p50 {p50:.0} us, p99 {p99:.0}, worst {worst:.0}"));
 }
