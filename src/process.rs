@@ -73,11 +73,10 @@ pub fn outlive_lack_of_memory() {
     }
 }
 
-/// Sets the calling thread's nice value to -20, if it has the privilege. While a worker loads, the
-/// kernel's own scheduler schedules it, and at nice 0 a restart on a busy machine takes seconds.
-pub fn raise_priority() {
+/// Sets the calling thread's nice value, if it has the privilege.
+pub fn set_nice(nice: libc::c_int) {
     // SAFETY: a plain system call; with 0 it changes the calling thread alone.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
 }
 
 /// Blocks signals in the calling thread, so that the signal thread receives them; it exists since

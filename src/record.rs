@@ -24,6 +24,8 @@ use std::time::Duration;
 
 /// The time between two drains of the ring, which holds the entries of a much longer time.
 const PAUSE: Duration = Duration::from_millis(20);
+/// The nice value of the thread.
+const NICE: libc::c_int = -20;
 /// The longest wait for the last write to the disk.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -64,7 +66,7 @@ impl Recording {
         let thread = thread::spawn(move || {
             // Beside many hogs on a CPU, nice 0 might give this thread less than the few percent of
             // a CPU that it needs, and the worker drops entries that are not written in time.
-            process::raise_priority();
+            process::set_nice(NICE);
             let outcome = write(&shared, recorder, &stopped);
             // Without a receiver, `finish` has given up and reported that.
             let _ = sender.send(outcome);

@@ -51,10 +51,10 @@ pub fn before_attach() -> Result<Option<ShortGracePeriods>> {
     if IS_TRIAL.load(Ordering::Relaxed) {
         bail!("a trial attaches nothing");
     }
+    // To populate memory takes as long as the rest up to the first round, so it comes before.
+    memory::lock_current();
     let earlier = std::env::var(EARLIER).ok().and_then(|pid| pid.parse().ok());
     let short = earlier.map(|earlier| {
-        // To populate memory takes as long as the rest, so it comes before.
-        memory::lock_current();
         // Until its first round it competes with every task, at first under the kernel's own
         // scheduler and then under the defaults of the backend.
         process::make_this_real_time();
