@@ -86,6 +86,11 @@ enum order_limits {
 	 * a hog whose turn it is waits some 200 us longer, a twentieth of its slice.
 	 */
 	ORDER_LOOK_NS = 200 * 1000,
+	/*
+	 * So long a task waits for a real-time task that keeps its CPU. Sound servers and
+	 * interrupt threads run for less than this, and a slice above Batch is this long.
+	 */
+	ORDER_STAY_NS = 1000 * 1000,
 };
 
 /* Which tasks wait for a decision when a round ends. */

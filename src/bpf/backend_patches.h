@@ -142,7 +142,8 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 #define bpf_ringbuf_reserve(...)                                                                   \
 	({                                                                                         \
 		void *room = NULL;                                                                 \
-		if (patch_activity != PATCH_NOT_DECIDING && order_execute(p, enq_flags)) {         \
+		if (patch_activity != PATCH_NOT_DECIDING &&                                        \
+		    order_execute(p, enq_flags, tctx->stop_ts)) {                                  \
 			++tctx->enq_cnt;                                                           \
 			return;                                                                    \
 		}                                                                                  \

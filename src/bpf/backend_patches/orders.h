@@ -345,11 +345,12 @@ __noinline s32 order_scan(struct task_struct *p __arg_trusted, s32 first, u32 ti
 }
 
 /*
- * A real-time task keeps the CPU of `p`, which waited in its local DSQ with a rest of its slice:
- * goes on with that on a CPU that runs a lower tier. A decision would put it behind Batch tasks
- * with older keys. Returns whether there is such a CPU.
+ * A real-time task keeps the CPU of `p`, which stopped at `stopped` and waited in its local DSQ
+ * with a rest of its slice: goes on with that on a CPU that runs a lower tier. If there is none, it
+ * waits for the end of the real-time task, which most often comes soon. A decision would put it
+ * behind Batch tasks with older keys. Returns whether the task is in a DSQ now.
  */
-__noinline u32 order_move(struct task_struct *p __arg_trusted, u64 enq_flags)
+__noinline u32 order_move(struct task_struct *p __arg_trusted, u64 enq_flags, u64 stopped)
 {
 	const struct order_slot *slot = order_slot_of(p->pid);
 	u32 tier = order_tier(slot, p);
@@ -360,8 +361,12 @@ __noinline u32 order_move(struct task_struct *p __arg_trusted, u64 enq_flags)
 	if (tier <= FP_BATCH || p->scx.slice < ORDER_REST_MIN_NS || p->migration_disabled)
 		return false;
 	cpu = order_scan(p, scx_bpf_task_cpu(p), tier, now);
-	if (cpu < 0)
-		return false;
+	if (cpu < 0) {
+		if (scx_bpf_now() - stopped >= ORDER_STAY_NS)
+			return false;
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, p->scx.slice, enq_flags);
+		return true;
+	}
 	order_count(ORDER_RESUMED);
 	note_kick(&order_cpu_of(cpu)->kicks, now);
 	scx_bpf_task_set_dsq_vtime(p, now + slot->key_offset);
@@ -376,9 +381,10 @@ __noinline u32 order_judge(struct order_view *v __arg_nonnull)
 }
 
 /*
- * Executes the task's order, or lets it go on. Returns whether the task is in a DSQ now.
+ * Executes the task's order, or lets it go on; the task last stopped at `stopped`. Returns whether
+ * it is in a DSQ now.
  */
-__noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
+__noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags, u64 stopped)
 {
 	struct order_slot *slot = order_slot_of(p->pid);
 	s32 cpu = scx_bpf_task_cpu(p);
@@ -390,7 +396,7 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags)
 	if (!rq || !order_bounds.enabled || !order_is_owner(slot, p))
 		return false;
 	if (bpf_ksym_exists(scx_bpf_reenqueue_local___v2___weak) && (enq_flags & SCX_ENQ_REENQ))
-		return order_move(p, enq_flags);
+		return order_move(p, enq_flags, stopped);
 	order_look(&v, p, slot, rq, enq_flags);
 	verdict = order_judge(&v);
 	switch (verdict) {
