@@ -141,6 +141,8 @@ static void stops(struct task_struct *prev, bool asleep, u64 woke, u64 now)
 	else
 		t->involuntary++;
 	t->stopped = now;
+	/* The start of a task of a higher class is not recorded. */
+	t->waiting = 0;
 	if (t->started)
 		t->run_interval_ns = now - t->started;
 	t->handoffs = count_handoff(t->handoffs, asleep, woke, now);
