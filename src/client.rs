@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// How long to wait for a response, in milliseconds: a scheduler that hangs never responds.
 pub const PATIENCE_MS: u64 = 5_000;
 /// The first interval of a connection is this at most, so that a view begins soon.
-const FIRST: Duration = Duration::from_millis(500);
+const FIRST: Duration = Duration::from_millis(250);
 /// How often to look for a scheduler that is awaited.
 const AGAIN: Duration = Duration::from_millis(500);
 /// A loaded scheduler serves after this at the latest. On a quiet machine the kernel runs it for

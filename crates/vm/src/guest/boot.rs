@@ -11,6 +11,7 @@ use std::process::Command;
 /// Source, target, type. devtmpfs comes first, because reports need a device.
 const MOUNTS: &[(&str, &str, &str)] = &[
     ("dev", "/dev", "devtmpfs"),
+    ("devpts", "/dev/pts", "devpts"),
     ("proc", "/proc", "proc"),
     ("sys", "/sys", "sysfs"),
     ("tmp", "/dev/shm", "tmpfs"),

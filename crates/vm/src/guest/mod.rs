@@ -15,6 +15,7 @@ pub mod report;
 pub mod scheduler;
 pub mod statistics;
 pub mod swap;
+pub mod terminal;
 pub mod watch;
 pub mod witness;
 

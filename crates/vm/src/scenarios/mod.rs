@@ -52,6 +52,7 @@ pub const SUITE: &[&[Scenario]] = &[
     control::ALL,
     procdb::ALL,
     record::ALL,
+    top::ALL,
     mix::ALL,
     classes::ALL,
     modes::ALL,

@@ -152,7 +152,6 @@ fn explain(guest: &Guest) -> Result<()> {
     top::tasks(guest, &hog, &sleeper)?;
     top::metrics(guest)?;
     top::lines(guest)?;
-    top::cost(guest, &scheduler)?;
     drop(load);
     scheduler.finish().map(drop)
 }
