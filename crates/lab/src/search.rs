@@ -79,6 +79,11 @@ pub fn run(args: &SearchArgs) -> Result<ExitCode> {
         ));
         tried.row(row);
     };
+    let hint = if args.journal.is_none() { "; with --journal FILE it can go on later" } else { "" };
+    print_error(&format!(
+        "{}: {} settings in {} rounds, on up to {} workloads{hint}",
+        policy.name, plan.settings, plan.rounds, plan.seeds
+    ));
     let best = halving::search(&space, &plan, score, tell)?;
     let better = best.iter().filter(|(_, score)| *score < 0.0);
     let survivors: Vec<String> = better.map(|(setting, _)| space.text(setting)).collect();
