@@ -32,12 +32,17 @@ pub(super) fn post(bss: &mut types::bss, dispatch: &Dispatch, now: Stamp) {
     let short = |span: Span| span.as_nanos().min(u32::MAX.into()) as u32;
     let epoch = bss.order_bounds.epoch;
     let Some(slot) = slot(bss, dispatch.pid) else { return };
-    // SAFETY: points into live memory. The backend reads and writes the slot meanwhile only if the
-    // task is queued again, and then with another ticket, so that this order is void.
+    // SAFETY: points into live memory. The backend reads and writes the slot meanwhile if the task is
+    // queued again, which makes this order void, or wakes up by an order that is renewed: that is
+    // void before anything is written.
     unsafe {
         if (&raw const (*slot).ticket).read_volatile() != dispatch.ticket.0 {
             return;
         }
+        // An order that is renewed is valid, and void while it is written.
+        (&raw mut (*slot).answers).write_volatile(0);
+        (&raw mut (*slot).asked).write_volatile(0);
+        fence(Ordering::Release);
         (&raw mut (*slot).tier).write_volatile(occupant(dispatch.tier));
         (&raw mut (*slot).slice).write_volatile(short(dispatch.slice));
         let decided = Span::from_nanos(dispatch.vtime.as_raw().saturating_sub(now.as_nanos()));

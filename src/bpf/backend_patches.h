@@ -142,12 +142,17 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 #define bpf_ringbuf_reserve(...)                                                                   \
 	({                                                                                         \
 		void *room = NULL;                                                                 \
-		if (patch_activity != PATCH_NOT_DECIDING &&                                        \
-		    order_execute(p, enq_flags, tctx->stop_ts)) {                                  \
+		u32 outcome = ORDER_NOT_DONE;                                                      \
+		if (patch_activity != PATCH_NOT_DECIDING)                                          \
+			outcome = order_execute(p, enq_flags, tctx->stop_ts);                      \
+		if (outcome != ORDER_NOT_DONE) {                                                   \
 			++tctx->enq_cnt;                                                           \
-			return;                                                                    \
-		}                                                                                  \
-		if (!patch_not_deciding()) {                                                       \
+			if (outcome == ORDER_ENDS && !patch_not_deciding())                        \
+				room = bpf_ringbuf_reserve(__VA_ARGS__);                           \
+			if (!room)                                                                 \
+				return;                                                            \
+			order_note_renewal(p, tctx->enq_cnt + 1);                                  \
+		} else if (!patch_not_deciding()) {                                                \
 			order_note_message(p, tctx->enq_cnt + 1);                                  \
 			room = bpf_ringbuf_reserve(__VA_ARGS__);                                   \
 			if (!room)                                                                 \

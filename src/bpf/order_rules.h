@@ -34,7 +34,12 @@ enum order_verdict {
 enum order_times {
 	/* A shorter rest of a slice is not worth a switch: the task is queued to user space. */
 	ORDER_REST_MIN_NS = 100 * 1000,
+	/* For so long yet an order is valid that ends soon. */
+	ORDER_LAST_NS = 125 * 1000 * 1000,
 };
+
+/* So often, this time included, an order may be executed that ends soon. */
+#define ORDER_LAST 2
 
 /* What the verdict depends on. */
 struct order_view {
@@ -81,6 +86,15 @@ struct order_view {
 static inline bool order_is_valid(const struct order_view *v)
 {
 	return v->tier != FP_IDLE && v->left && v->epoch == v->epoch_now && v->now < v->until;
+}
+
+/*
+ * Whether the order ends soon. With its next execution the backend asks for another one, so that no
+ * wakeup has to wait for that.
+ */
+static inline bool order_is_ending(const struct order_view *v)
+{
+	return v->left <= ORDER_LAST || v->now + ORDER_LAST_NS >= v->until;
 }
 
 /*

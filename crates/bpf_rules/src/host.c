@@ -110,6 +110,11 @@ u64 host_crowd_passing_key(u64 key, u32 queued, u32 cpus)
 	return crowd_passing_key(key, queued, cpus);
 }
 
+s32 host_order_is_ending(const struct order_view *view, u64 size)
+{
+	return size == sizeof(*view) ? order_is_ending(view) : -1;
+}
+
 s32 host_order_verdict(const struct order_view *view, u64 size)
 {
 	return size == sizeof(*view) ? (s32)order_verdict(view) : -1;

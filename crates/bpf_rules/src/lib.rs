@@ -120,6 +120,7 @@ unsafe extern "C" {
     fn host_watch_look(watch: *mut Watch);
     fn host_find_victim(cpus: *const Cpu, nr_cpus: u32, need: *const Need) -> i32;
     fn host_order_verdict(view: *const OrderView, size: u64) -> i32;
+    fn host_order_is_ending(view: *const OrderView, size: u64) -> i32;
     fn host_note_kick(cpu: *mut Cpu, now: u64);
     fn host_count_handoff(before: u32, asleep: u32, woke: u64, now: u64) -> u32;
     fn host_crowd_slice(slice: u64, waiting: u32, cpus: u32) -> u64;
@@ -133,6 +134,16 @@ pub fn find_victim(cpus: &[Cpu], need: &Need) -> Option<u32> {
     // SAFETY: the slice is read within its bounds, since `here` is.
     let victim = unsafe { host_find_victim(cpus.as_ptr(), cpus.len() as u32, need) };
     u32::try_from(victim).ok()
+}
+
+/// Whether the order ends soon; `None` if the two sides differ in the layout of the view.
+pub fn order_is_ending(view: &OrderView) -> Option<bool> {
+    // SAFETY: a reference to one structure; the other side compares the size first.
+    match unsafe { host_order_is_ending(view, size_of::<OrderView>() as u64) } {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
 }
 
 /// What happens to the task; `None` if the two sides differ in the layout of the view.

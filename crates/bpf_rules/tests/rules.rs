@@ -5,7 +5,9 @@
 //! timers outlive a kernel that refuses to start one: `src/bpf/timer_rules.h`.
 
 use pandemonium_bpf_rules as bpf;
-use pandemonium_engine::orders::{self, Event, Occupant, Posted, REST_MIN, Verdict, View};
+use pandemonium_engine::orders::{
+    self, Event, LAST_CREDIT, LAST_LIFE, Occupant, Posted, REST_MIN, Verdict, View,
+};
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_sim::machine::limits::{
@@ -209,7 +211,9 @@ fn occupant() -> impl Strategy<Value = Occupant> {
 }
 
 fn posted() -> impl Strategy<Value = Option<Posted>> {
-    let order = (tier(), 0u64..3, near_now(), 0u32..3, 0u32..2);
+    let later = near_now().prop_map(|time| time + LAST_LIFE.as_nanos());
+    let until = prop_oneof![near_now(), later];
+    let order = (tier(), 0u64..3, until, 0..LAST_CREDIT + 2, 0u32..2);
     let order = order.prop_map(|(tier, key_offset, until, left, epoch)| {
         let (until, key_offset) = (Stamp::from_nanos(until), Span::from_nanos(key_offset));
         Posted { tier, key_offset, until, left, epoch }
@@ -300,6 +304,10 @@ proptest! {
             Verdict::Again => bpf::OrderVerdict::Again,
         };
         prop_assert_eq!(bpf::order_verdict(&bpf_order_view(&view)), Some(ours));
+        if let Event::Wakeup(Some(order)) = view.event {
+            let ending = bpf::order_is_ending(&bpf_order_view(&view));
+            prop_assert_eq!(ending, Some(order.is_ending(view.now)));
+        }
     }
 }
 

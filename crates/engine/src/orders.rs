@@ -23,6 +23,10 @@ use crate::time::{Span, Stamp, Vtime};
 
 /// A shorter rest of a slice is not worth a switch: the task is queued to user space.
 pub const REST_MIN: Span = Span::from_micros(100);
+/// With so many executions left, this one included, an order ends soon.
+pub const LAST_CREDIT: u32 = 2;
+/// And if it is valid for so long yet: half of that order's life.
+pub const LAST_LIFE: Span = Span::from_millis(125);
 
 /// A standing order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +144,14 @@ pub struct Posted {
     pub left: u32,
     /// The epoch in which it was written.
     pub epoch: u32,
+}
+
+impl Posted {
+    /// Whether the order ends soon. With its next execution the backend asks for another one, so
+    /// that no wakeup has to wait for that.
+    pub fn is_ending(&self, now: Stamp) -> bool {
+        self.left <= LAST_CREDIT || now + LAST_LIFE >= self.until
+    }
 }
 
 /// What happens to a task that would be queued to user space.

@@ -58,6 +58,9 @@ struct order_slot {
 	u32 victim;
 	/* When the owner queued its last message, in units of 2^20 ns. Wraps. */
 	u32 noted;
+	/* Whether another order has been asked for. User space clears it. */
+	u32 asked;
+	u32 unused;
 };
 
 /* What user space publishes after each round. */
@@ -175,6 +178,20 @@ static __always_inline void order_note_message(const struct task_struct *p, u64 
 	slot->weight = p->scx.weight;
 	slot->ticket = ticket;
 	slot->rest = 0;
+	slot->asked = 0;
+}
+
+/*
+ * A message with this number asks for another order of the task, which runs by its present one. The
+ * kernel ignores the decision that answers it.
+ */
+static __always_inline void order_note_renewal(const struct task_struct *p, u64 ticket)
+{
+	struct order_slot *slot = order_slot_of(p->pid);
+
+	slot->asked = 1;
+	slot->ticket = ticket;
+	slot->answers = ticket;
 }
 
 /*
@@ -380,9 +397,18 @@ __noinline u32 order_judge(struct order_view *v __arg_nonnull)
 	return order_verdict(v);
 }
 
+/* What became of a task that would be queued to user space. */
+enum order_outcome {
+	ORDER_NOT_DONE,
+	/* It is in a DSQ. */
+	ORDER_DONE,
+	/* The same, and its order ends soon. */
+	ORDER_ENDS,
+};
+
 /*
- * Executes the task's order, or lets it go on; the task last stopped at `stopped`. Returns whether
- * it is in a DSQ now.
+ * Executes the task's order, or lets it go on; the task last stopped at `stopped`. Returns enum
+ * order_outcome.
  */
 __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags, u64 stopped)
 {
@@ -394,19 +420,19 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags,
 	u32 verdict;
 
 	if (!rq || !order_bounds.enabled || !order_is_owner(slot, p))
-		return false;
+		return ORDER_NOT_DONE;
 	if (bpf_ksym_exists(scx_bpf_reenqueue_local___v2___weak) && (enq_flags & SCX_ENQ_REENQ))
-		return order_move(p, enq_flags, stopped);
+		return order_move(p, enq_flags, stopped) ? ORDER_DONE : ORDER_NOT_DONE;
 	order_look(&v, p, slot, rq, enq_flags);
 	verdict = order_judge(&v);
 	switch (verdict) {
 	case ORDER_ASK:
-		return false;
+		return ORDER_NOT_DONE;
 	case ORDER_RESUME:
 		order_count(ORDER_RESUMED);
 		scx_bpf_dsq_insert_vtime(p, dsq, v.rest, order_key_of_rest(p, slot, v.now),
 					 enq_flags);
-		return true;
+		return ORDER_DONE;
 	case ORDER_AGAIN:
 		order_count(ORDER_CONTINUED);
 		v.key = patch_key_in_crowd(FP_BATCH, v.now + slot->key_offset, slot->slice, v.now);
@@ -438,7 +464,7 @@ __noinline u32 order_execute(struct task_struct *p __arg_trusted, u64 enq_flags,
 	slot->executed_at = v.now;
 	if (v.batch_due != ORDER_NEVER)
 		__sync_fetch_and_add(&order_passed, 1);
-	return true;
+	return !v.requeued && !slot->asked && order_is_ending(&v) ? ORDER_ENDS : ORDER_DONE;
 }
 
 /*

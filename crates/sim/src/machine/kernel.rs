@@ -300,9 +300,15 @@ impl<W: Observer> Machine<W> {
             self.counters.congested += 1;
             return self.queue_by_time(slot, flags);
         }
-        let task = self.task(slot);
-        task.place = Where::Hands;
-        let ticket = u64::from(task.tickets);
+        self.task(slot).place = Where::Hands;
+        self.send_message(slot, flags);
+        let (task, ticket) = (self.id(slot), u64::from(ticket));
+        self.emit(Event::Queued { task, ticket });
+    }
+
+    /// Puts a message about the task into the ring to user space.
+    pub(super) fn send_message(&mut self, slot: u32, flags: u64) {
+        let task = &self.tasks[slot as usize];
         let raw = RawArrival {
             pid: task.pid.as_raw(),
             cpu: i32::from(task.cpu),
@@ -312,16 +318,14 @@ impl<W: Observer> Machine<W> {
             stop_ts: task.stopped,
             exec_runtime: task.awake,
             weight: u64::from(weight_of_nice(task.nice)),
-            enq_cnt: ticket,
+            enq_cnt: task.tickets.into(),
             comm: [0; pandemonium_engine::task::COMM_LEN],
         };
         let group = task.group;
-        let task = self.id(slot);
         if let Ok(mut arrival) = raw.decode() {
             arrival.comm = self.workload.groups[group as usize].comm;
             self.up.push_back(arrival);
         }
-        self.emit(Event::Queued { task, ticket });
     }
 
     /// `pick_idle_cpu`: the idle CPU nearest to `home`, which loses its idle mark.

@@ -4,7 +4,7 @@
 
 use super::Machine;
 use super::kernel::{LOST_CPU, Wake};
-use super::limits::{ORDER_LOOK, ORDER_SCAN};
+use super::limits::{ORDER_LOOK, ORDER_SCAN, RING};
 use super::state::{Current, Kick, Where};
 use crate::observer::{Event, Observer};
 use core::cmp::Ordering;
@@ -31,6 +31,8 @@ pub(super) struct OrderSlot {
     rest: u32,
     pub executed_at: u64,
     pub preempted: Option<Pid>,
+    /// Whether another order has been asked for.
+    asked: bool,
 }
 
 impl<W: Observer> Machine<W> {
@@ -40,11 +42,11 @@ impl<W: Observer> Machine<W> {
         let Some(bounds) = self.bounds else { return false };
         let rest = core::mem::take(&mut self.order_slot(slot).rest);
         let cpu = u32::from(self.tasks[slot as usize].cpu);
-        let (rest, order) = (Span::from_nanos(rest.into()), self.posted(slot));
+        let (rest, posted) = (Span::from_nanos(rest.into()), self.posted(slot));
         let event = if flags & ENQ_WAKEUP != 0 {
-            Cause::Wakeup(order)
+            Cause::Wakeup(posted)
         } else {
-            Cause::Requeue { rest, order: order.filter(|_| flags & LOST_CPU != 0) }
+            Cause::Requeue { rest, order: posted.filter(|_| flags & LOST_CPU != 0) }
         };
         let verdict = orders::verdict(&self.view_of(slot, cpu, event, &bounds));
         self.cpus[cpu as usize].handed_to = None;
@@ -89,7 +91,25 @@ impl<W: Observer> Machine<W> {
         self.task(slot).tickets += 1;
         let (task, at_once) = (self.id(slot), verdict == Verdict::Preempt);
         self.emit(Event::Ordered { task, cpu, at_once });
+        if flags & ENQ_WAKEUP != 0 && posted.is_some_and(|it| it.is_ending(Stamp::from_nanos(now)))
+        {
+            self.ask_for_another_order(slot, flags);
+        }
         true
+    }
+
+    /// Sends a message about a task that is not queued to user space, once for each order. The
+    /// decision that answers it has a new order: `order_note_renewal`.
+    fn ask_for_another_order(&mut self, slot: u32, flags: u64) {
+        let is_free = !self.scheduler.is_stalled && self.up.len() < RING;
+        if self.order_slot(slot).asked || !is_free {
+            return;
+        }
+        self.task(slot).tickets += 1;
+        let ticket = self.tasks[slot as usize].tickets;
+        let order = self.order_slot(slot);
+        (order.ticket, order.answers, order.asked) = (ticket, ticket, true);
+        self.send_message(slot, flags);
     }
 
     /// Preempts what the CPU runs, and remembers the rest of its slice.
@@ -235,6 +255,7 @@ impl<W: Observer> Machine<W> {
         let nice = self.tasks[slot as usize].nice;
         let order = self.order_slot(slot);
         (order.ticket, order.answers, order.nice, order.rest) = (ticket, 0, nice, 0);
+        order.asked = false;
     }
 
     /// Notes a decision, and its order.
@@ -245,6 +266,8 @@ impl<W: Observer> Machine<W> {
         if u64::from(order.ticket) != dispatch.ticket.0 {
             return;
         }
+        // An order that is renewed was valid until now.
+        (order.answers, order.asked) = (0, false);
         if dispatch.order.is_some() && self.injects_lost_order(slot) {
             return;
         }
