@@ -52,8 +52,7 @@ impl StandingOrders for Pandemonium {
     }
 
     /// Orders may pass waiting Batch work until it is due, and then as often as the deficit allows.
-    /// What changes knobs ends all orders. A burst or a long run does not: it changes the slices of
-    /// later decisions, and orders do not last for long.
+    /// What changes knobs or mode ends all orders.
     fn bounds(&self, now: Stamp) -> Bounds {
         let mode = self.mode(now);
         let tiers = [Tier::LatCritical, Tier::Interactive, Tier::Batch];
@@ -61,7 +60,7 @@ impl StandingOrders for Pandemonium {
         let thresh = self.knobs.sojourn_thresh;
         let age = self.batch_waits().then(|| self.age(now, Group::Batch).unwrap_or_default());
         Bounds {
-            epoch: self.tunings,
+            epoch: self.tunings << 2 | u32::from(mode.burst) << 1 | u32::from(mode.longrun),
             waiting: crowding_tier(waiting, self.limits.cpus),
             batch_due: age.map(|age| now + (thresh - age)),
             passes: budget(mode, &self.limits).saturating_sub(self.turns.deficit),
