@@ -32,9 +32,9 @@ pub(super) fn post(bss: &mut types::bss, dispatch: &Dispatch, now: Stamp) {
     let short = |span: Span| span.as_nanos().min(u32::MAX.into()) as u32;
     let epoch = bss.order_bounds.epoch;
     let Some(slot) = slot(bss, dispatch.pid) else { return };
-    // SAFETY: points into live memory. The backend reads and writes the slot meanwhile if the task is
-    // queued again, which makes this order void, or wakes up by an order that is renewed: that is
-    // void before anything is written.
+    // SAFETY: points into live memory. The backend reads and writes the slot meanwhile if the task
+    // is queued again, which makes this order void, or wakes up by an order that is renewed: that
+    // is void before anything is written.
     unsafe {
         if (&raw const (*slot).ticket).read_volatile() != dispatch.ticket.0 {
             return;
