@@ -60,6 +60,8 @@ pub struct Metrics {
     pub nr_resumed: u64,
     #[stat(desc = "Further slices of Batch tasks without a decision, by a standing order")]
     pub nr_continued: u64,
+    #[stat(desc = "Orders for which another one was asked before they ended")]
+    pub nr_renewed: u64,
     #[stat(desc = "Times that a CPU was asked for another performance, by the tier that it runs")]
     pub nr_performance_changes: u64,
     #[stat(desc = "Malformed messages, which were skipped")]
@@ -239,6 +241,7 @@ impl Metrics {
         self.nr_orders_queued = n.orders_queued;
         self.nr_resumed = n.resumed;
         self.nr_continued = n.continued;
+        self.nr_renewed = n.renewed;
         self.nr_performance_changes = n.performance_changes;
         self.nr_malformed = n.malformed;
         self.nr_wakeups = n.wakeups;

@@ -108,6 +108,8 @@ counters! {
     /// Tasks that an order preempted, and that went on without a decision.
     resumed,
     continued,
+    /// Orders for which another one was asked before they ended.
+    renewed,
     /// Arrivals after a wakeup or a fork.
     wakeups,
     /// Arrivals of tasks that had lost their CPU.

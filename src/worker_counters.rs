@@ -141,6 +141,7 @@ impl WorkerCounters {
             self.total.orders_queued = before.orders_queued + orders.queued;
             self.total.resumed = before.resumed + orders.resumed;
             self.total.continued = before.continued + orders.continued;
+            self.total.renewed = before.renewed + orders.renewed;
             self.total.performance_changes =
                 before.performance_changes + port.performance_changes();
         }

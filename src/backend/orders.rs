@@ -130,6 +130,8 @@ pub struct OrderCounters {
     pub resumed: u64,
     /// Batch tasks that got another slice without a decision.
     pub continued: u64,
+    /// Orders for which another one was asked before they ended.
+    pub renewed: u64,
 }
 
 pub(super) fn counters(bss: &types::bss) -> OrderCounters {
@@ -142,5 +144,6 @@ pub(super) fn counters(bss: &types::bss) -> OrderCounters {
         queued: sum(abi::order_event_ORDER_QUEUED),
         resumed: sum(abi::order_event_ORDER_RESUMED),
         continued: sum(abi::order_event_ORDER_CONTINUED),
+        renewed: sum(abi::order_event_ORDER_RENEWED),
     }
 }

@@ -110,6 +110,8 @@ enum order_event {
 	ORDER_RESUMED,
 	/* Batch tasks that got another slice. */
 	ORDER_CONTINUED,
+	/* Orders for which another one was asked before they ended. */
+	ORDER_RENEWED,
 	ORDER_EVENTS,
 };
 

@@ -189,6 +189,7 @@ static __always_inline void order_note_renewal(const struct task_struct *p, u64 
 {
 	struct order_slot *slot = order_slot_of(p->pid);
 
+	order_count(ORDER_RENEWED);
 	slot->asked = 1;
 	slot->ticket = ticket;
 	slot->answers = ticket;

@@ -14,8 +14,8 @@ use std::time::Duration;
 pub const ALL: &[Scenario] = &[Scenario {
     name: "orders",
     about: "beside hogs most wakeups of a sleeper, of four fast sleepers and of a pipe are \
-        executed by standing orders, and each hog moves; with --no-orders none is. In exact mode: \
-        a busy host would delay every task",
+        executed by standing orders, which are renewed before they end, and each hog moves; with \
+        --no-orders none is. In exact mode: a busy host would delay every task",
     limit_s: 180,
     exact: true,
     once: true,
@@ -25,11 +25,13 @@ pub const ALL: &[Scenario] = &[Scenario {
 
 const SETTLES: Duration = Duration::from_millis(700);
 const SECONDS: u64 = 2;
-/// Of the wakeups of tasks that are known. The rest renews orders, one of 32 wakeups, or finds an
-/// idle CPU.
-const LEAST_SHARE: f64 = 0.6;
+/// Of the wakeups that find no idle CPU. The rest is of tasks that are not known yet, or came when
+/// a burst had begun or ended.
+const LEAST_SHARE: f64 = 0.8;
+/// An order is renewed after 31 executions at the latest; some end earlier.
+const RENEWED_EVERY: u64 = 64;
 
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 10] = [
     "nr_orders",
     "nr_orders_queued",
     "nr_resumed",
@@ -39,6 +41,7 @@ const FIELDS: [&str; 9] = [
     "nr_kernel_dispatches",
     "nr_kicks",
     "nr_timers",
+    "nr_renewed",
 ];
 
 fn orders(guest: &Guest) -> Result<()> {
@@ -96,7 +99,10 @@ fn measure(
     ));
     let stuck = steps.iter().zip(&moved).filter(|(before, after)| before == after).count();
     ensure!(stuck == 0, "{name}: {stuck} tasks of the load did not move");
-    Ok(new[0] as f64 / (new[0] + new[3]).max(1) as f64)
+    let (executed, renewed) = (new[0], new[9]);
+    ensure!(renewed * RENEWED_EVERY >= executed, "{name}: {renewed} orders were renewed");
+    let asked = new[3].saturating_sub(renewed);
+    Ok(executed as f64 / (executed + asked).max(1) as f64)
 }
 
 fn counts(scheduler: &Scheduler) -> Result<Vec<u64>> {
