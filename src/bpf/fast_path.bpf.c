@@ -181,7 +181,7 @@ static struct fp_task *starts(struct task_struct *next, const struct fp_hint *h,
 		count_cache(c, tier, t->last_cpu, cpu);
 		if (t->waiting)
 			count_wait(tier, now - t->woken);
-		/* The decision of a task that woke up later was for an order alone. */
+		/* A decision that came while the task slept has renewed its order. */
 		if (h && h->sent > t->stopped && h->sent > t->woken)
 			count_start(c, now - h->sent);
 	}

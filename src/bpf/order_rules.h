@@ -34,11 +34,11 @@ enum order_verdict {
 enum order_times {
 	/* A shorter rest of a slice is not worth a switch: the task is queued to user space. */
 	ORDER_REST_MIN_NS = 100 * 1000,
-	/* For so long yet an order is valid that ends soon. */
+	/* An order ends soon if it is valid for no longer than this. */
 	ORDER_LAST_NS = 125 * 1000 * 1000,
 };
 
-/* So often, this time included, an order may be executed that ends soon. */
+/* It also ends soon if it may be executed only so often, this time included. */
 #define ORDER_LAST 2
 
 /* What the verdict depends on. */

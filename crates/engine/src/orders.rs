@@ -23,9 +23,9 @@ use crate::time::{Span, Stamp, Vtime};
 
 /// A shorter rest of a slice is not worth a switch: the task is queued to user space.
 pub const REST_MIN: Span = Span::from_micros(100);
-/// With so many executions left, this one included, an order ends soon.
+/// An order ends soon if it may be executed only so often, this time included.
 pub const LAST_CREDIT: u32 = 2;
-/// And if it is valid for so long yet: half of that order's life.
+/// It also ends soon if it is valid for no longer than this: half of the life of [`Order::usual`].
 pub const LAST_LIFE: Span = Span::from_millis(125);
 
 /// A standing order.

@@ -14,11 +14,10 @@ use std::time::{Duration, Instant};
 const SIZE: libc::winsize = libc::winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
 const GLANCE: Duration = Duration::from_millis(5);
 
-/// What a program has written, of which nothing is lost.
+/// All that a program has written.
 type Written = Arc<Mutex<Vec<u8>>>;
 
-/// A program whose input and output is a terminal of 120 columns and 40 rows, until the value is
-/// dropped.
+/// A program in a terminal of 120 columns and 40 rows. Dropping the value kills it.
 pub struct Terminal {
     child: Child,
     started: Instant,

@@ -83,13 +83,13 @@ fn watching(guest: &Guest) -> Result<()> {
     let load = Load::start(&load::mix(guest.cpus))?;
     watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
     // The thread that serves a client ends with it, and its time would be lost: so this is first.
-    let before = cpu_time_ns(scheduler.pid())?;
-    thread::sleep(WATCHED);
-    let alone = cpu_time_ns(scheduler.pid())?.saturating_sub(before);
+    let [alone] = costs(&[scheduler.pid()])?;
     for (arguments, shown, most) in VIEWS {
         let what = arguments.join(" ");
         let terminal = Terminal::start(scheduler::command(guest, arguments))?;
         let up = terminal.await_text(shown, UP_LIMIT).with_context(|| what.clone())?;
+        // Its start is not part of what it costs.
+        thread::sleep(STARTED);
         let [client, server] = costs(&[terminal.pid(), scheduler.pid()])?;
         let micros = |ns: u64| ns / 1_000 / WATCHED.as_secs();
         let cost = micros((client + server).saturating_sub(alone)) / SLOWER;
@@ -108,9 +108,8 @@ fn watching(guest: &Guest) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-/// The CPU time of processes while they are watched, without what their start takes.
+/// The CPU time that processes take while they are watched.
 fn costs<const N: usize>(pids: &[libc::pid_t; N]) -> Result<[u64; N]> {
-    thread::sleep(STARTED);
     let mut costs = [0; N];
     for (cost, pid) in costs.iter_mut().zip(pids) {
         *cost = cpu_time_ns(*pid)?;
