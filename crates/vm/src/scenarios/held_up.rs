@@ -121,7 +121,7 @@ const STALL_S: u64 = 7;
 /// The length of a burst of a real-time task, and of the pause after it.
 const BURST: Duration = Duration::from_millis(20);
 /// For how long there are bursts, in seconds.
-const BURSTS_S: u64 = 6;
+const BURSTS_S: u64 = 3;
 /// For how long a real-time task forks, in seconds: a hundred times what the kernel tolerates.
 const FORKS_S: u64 = 2;
 /// The longest wakeup beside bursts: half of one.

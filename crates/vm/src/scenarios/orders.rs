@@ -24,7 +24,7 @@ pub const ALL: &[Scenario] = &[Scenario {
 }];
 
 const SETTLES: Duration = Duration::from_millis(700);
-const SECONDS: u64 = 2;
+const SECONDS: u64 = 1;
 /// Of the wakeups that find no idle CPU. The rest is of tasks that are not known yet, or came when
 /// a burst had begun or ended.
 const LEAST_SHARE: f64 = 0.8;

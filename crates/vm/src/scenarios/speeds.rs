@@ -6,7 +6,7 @@ use super::domain::permille_outside;
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::statistics::tune;
-use crate::guest::{Guest, boot, report};
+use crate::guest::{Guest, boot, metronome, report};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -111,8 +111,10 @@ fn urgent_cpus(guest: &Guest) -> Result<()> {
     );
 
     set_capacities(guest, FIRST_TWO)?;
+    metronome::stop(guest.cpus)?;
     expect_printed(&scheduler, "CPUs have changed: urgent tasks prefer 0-1", FOLLOWS_WITHIN)?;
     sleep(NEXT_ROUND);
+    metronome::start(guest.cpus)?;
     let permille = permille_outside(&scheduler, &LIGHT, FIRST_TWO, WINDOW)?;
     report::note(format!("after the change {permille}"));
     ensure!(permille <= STRAYS_MAX_PERMILLE, "{permille} of 1000 units on CPUs that became slow");
