@@ -105,8 +105,9 @@ static inline bool order_is_ending(const struct order_view *v)
  * too is executed only while it is valid, and while nothing in user space comes before the task. It
  * preempts a task of a lower tier. It does not if the key of that task has passed, because the task
  * is next by the order of keys. It preempts a task of its own tier that has a later key. A task
- * whose waker is about to sleep takes over from it. At most one task waits in a local DSQ: after it
- * the CPU calls ops.dispatch, where the scheduler process gets its turn.
+ * whose waker is about to sleep takes over from it, also from one of a lower tier that cannot be
+ * preempted again so soon. At most one task waits in a local DSQ: after it the CPU calls
+ * ops.dispatch, where the scheduler process gets its turn.
  *
  * A LatCritical task whose CPU runs the scheduler process waits in that CPU's own DSQ: the CPU
  * serves it first when the process leaves. In the shared DSQ an Interactive task that was decided
@@ -134,6 +135,8 @@ static inline enum order_verdict order_verdict(const struct order_view *v)
 		return ORDER_PREEMPT;
 	if (v->occupant >= v->tier)
 		return ORDER_QUEUE;
+	if (v->limited && v->waker_sleeps && v->looked)
+		return ORDER_HAND_OVER;
 	if (v->limited || v->occupant_key <= v->now)
 		return ORDER_ASK;
 	return ORDER_PREEMPT;

@@ -181,8 +181,9 @@ pub enum Verdict {
 /// too is executed only while it is valid, and while nothing in user space comes before the task.
 /// It preempts a task of a lower tier. It does not if the key of that task has passed, because the
 /// task is next by the order of keys. It preempts a task of its own tier that has a later key. A
-/// task whose waker is about to sleep takes over from it. At most one task waits in a local DSQ:
-/// after it the CPU calls `ops.dispatch`, where the scheduler process gets its turn.
+/// task whose waker is about to sleep takes over from it, also from one of a lower tier that cannot
+/// be preempted again so soon. At most one task waits in a local DSQ: after it the CPU calls
+/// `ops.dispatch`, where the scheduler process gets its turn.
 ///
 /// A LatCritical task whose CPU runs the scheduler process waits in that CPU's own DSQ: the CPU
 /// serves it first when the process leaves. In the shared DSQ an Interactive task that was decided
@@ -225,6 +226,7 @@ pub fn verdict(view: &View) -> Verdict {
             Verdict::Preempt
         }
         occupant if occupant >= Occupant::Task(order.tier) => Verdict::Queue,
+        _ if view.limited && view.waker_sleeps && view.looked => Verdict::HandOver,
         _ if view.limited || occupant_key <= view.now.as_nanos() => Verdict::Ask,
         _ => Verdict::Preempt,
     }
@@ -353,6 +355,24 @@ mod tests {
         assert_eq!(hands_over(|_, order| order.left = 0), Verdict::Ask);
         assert_eq!(hands_over(|view, _| view.looked = false), Verdict::Queue);
         assert_eq!(hands_over(|view, _| view.waker_sleeps = false), Verdict::Preempt);
+    }
+
+    #[test]
+    fn a_wakee_takes_over_from_a_waker_of_a_lower_tier_that_may_not_be_preempted_now() {
+        let view = View {
+            epoch: 7,
+            event: Event::Wakeup(Some(ORDER)),
+            occupant: Occupant::Task(Tier::Batch),
+            occupant_key: Vtime::from_raw(u64::MAX),
+            waker_sleeps: true,
+            looked: true,
+            limited: true,
+            ..view_of_wakeup()
+        };
+        assert_eq!(verdict(&view), Verdict::HandOver);
+        assert_eq!(verdict(&View { limited: false, ..view }), Verdict::Preempt);
+        assert_eq!(verdict(&View { looked: false, ..view }), Verdict::Ask);
+        assert_eq!(verdict(&View { waker_sleeps: false, ..view }), Verdict::Ask);
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod modes;
 mod offline;
 mod orders;
 mod phases;
+mod pipes;
 mod pressure;
 mod procdb;
 mod profiles;
@@ -59,6 +60,7 @@ pub const SUITE: &[&[Scenario]] = &[
     domain::ALL,
     speeds::ALL,
     tiers::ALL,
+    pipes::ALL,
     change::ALL,
     hotplug::ALL,
     offline::ALL,
