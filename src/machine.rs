@@ -97,15 +97,9 @@ impl Machine {
         let preferred = match wish {
             UrgentWish::None => CpuMask::EMPTY,
             UrgentWish::Auto => self.best(),
-            UrgentWish::Cpus(cpus, text) => match cpus.and(&online) {
-                usable if usable.is_empty() => {
-                    return Err(Failure::Usage(format!(
-                        "--urgent-cpus {text} names no CPU that is online: the online CPUs are {}",
-                        list(&online)
-                    )));
-                }
-                usable => usable,
-            },
+            UrgentWish::Cpus(cpus, text) => {
+                self.online_of(cpus, &format!("--urgent-cpus {text}"), None)?
+            }
         };
         Ok(if preferred == online { CpuMask::EMPTY } else { preferred })
     }
@@ -131,18 +125,28 @@ impl Machine {
             DomainWish::Powersave => (of_kind(true).map(|cpu| cpu.id).collect(), "powersave"),
             DomainWish::Cpus(cpus, text) => (**cpus, text.as_str()),
         };
+        let is_by_kind = matches!(wish, DomainWish::Powersave);
+        let why = is_by_kind.then_some("the CPUs of this machine are all of one kind");
+        let usable = self.online_of(&cpus, &format!("--primary-domain {text}"), why)?;
+        Ok((usable != self.online()).then_some(Domain { cpus: usable, strict }))
+    }
+
+    /// Those of the CPUs that are online. If there is none, the refusal of the option says why, or
+    /// which ones are.
+    fn online_of(
+        &self,
+        cpus: &CpuMask,
+        option: &str,
+        why: Option<&str>,
+    ) -> Result<CpuMask, Failure> {
         let online = self.online();
         let usable = cpus.and(&online);
         if usable.is_empty() {
-            let why = match wish {
-                DomainWish::Powersave => "the CPUs of this machine are all of one kind".into(),
-                _ => format!("the online CPUs are {}", list(&online)),
-            };
-            return Err(Failure::Usage(format!(
-                "--primary-domain {text} names no CPU that is online: {why}"
-            )));
+            let those = || format!("the online CPUs are {}", list(&online));
+            let why = why.map_or_else(those, str::to_owned);
+            return Err(Failure::Usage(format!("{option} names no CPU that is online: {why}")));
         }
-        Ok((usable != online).then_some(Domain { cpus: usable, strict }))
+        Ok(usable)
     }
 }
 

@@ -33,6 +33,8 @@ pub const PROFILES: Scenario = Scenario {
 /// The name of the hog that a rule is about.
 const RULED: &CStr = c"ruled";
 const RULES: &str = "/tmp/rules.toml";
+/// What the explanation of the hog says when the rule has raised it.
+const RAISED: &str = "is Interactive: a rule of the user";
 /// What asks for the profiles.
 const BY: &str = "the scenario";
 const SWITCHES: usize = 1_000;
@@ -74,16 +76,17 @@ fn profiles(guest: &Guest) -> Result<()> {
     let hog = load.workers().iter().find(|worker| worker.name.contains("ruled"));
     let hog = hog.context("the load has no hog that a rule is about")?.pid.to_string();
     let explained = || ask(guest, &["explain", &hog, "--for", "1"]);
-    await_tier("Batch", explained)?;
+    // It is Batch by itself too.
+    await_said("is Batch: ", explained)?;
     ensure!(scheduler.statistics()?.count("nr_ruled")? >= 1, "no process has a rule");
     write_rule("interactive")?;
     report::note(ask(guest, &["tune", "rules=reload"])?.trim());
-    await_tier("Interactive", explained)?;
+    await_said(RAISED, explained)?;
     fs::write(RULES, "[[rule]]\nabout = 'x'\nnice = 99\n").context("writing a wrong rule")?;
     let command = &mut scheduler::command(guest, &["tune", "rules=reload"]);
     let parts = [RULES, "line 3, column 8"];
     super::errors::expect_refusal("wrong rules", command, super::errors::USAGE, &parts)?;
-    await_tier("Interactive", explained)?;
+    await_said(RAISED, explained)?;
     drop(load);
     scheduler.finish().map(drop)
 }
@@ -94,12 +97,12 @@ fn write_rule(tier: &str) -> Result<()> {
     fs::write(RULES, rule).context("writing rules")
 }
 
-/// Waits until the explanation of the task says this tier, by a rule.
-fn await_tier(tier: &str, explained: impl Fn() -> Result<String>) -> Result<()> {
+/// Waits until the explanation of the task says this.
+fn await_said(part: &str, explained: impl Fn() -> Result<String>) -> Result<()> {
     let start = Instant::now();
     loop {
         let said = explained()?;
-        if said.contains(&format!("is {tier}: a rule of the user")) {
+        if said.contains(part) {
             return Ok(());
         }
         ensure!(start.elapsed() < SOON, "after {:?} it says: {said}", start.elapsed());
