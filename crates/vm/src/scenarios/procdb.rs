@@ -4,14 +4,13 @@
 
 use super::control::ask;
 use super::errors::IDLE_LIMIT;
+use crate::guest::lives::Life;
+use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, report};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 pub const ALL: &[Scenario] = &[
@@ -36,42 +35,16 @@ pub const ALL: &[Scenario] = &[
 ];
 
 const DATABASE: &str = "/var/lib/scx_pandemonium_user/procdb.bin";
-/// The name of the program to learn, and what it does.
+/// The name of the program to learn, and what it does: each run is as long as the others.
 pub(super) const NAME: &str = "ticker";
-const SCRIPT: &str = "while :; do usleep 4000; done";
+const TICKER: Kind =
+    Kind::Named { name: c"ticker", life: Life::Periodic { period_us: 4_000, work_us: 200 } };
 /// One task of a name more than a prediction needs.
 const TASKS: usize = 4;
 /// Long enough for some hundred wakeups of each, also on a busy host.
 pub(super) const LEARNING: Duration = Duration::from_secs(5);
 /// Longer than the worker takes to pass what it learned to the supervisor.
 const PASSED_ON: Duration = Duration::from_secs(12);
-
-/// Programs that wake up often, under a name of their own.
-struct Tickers(Vec<Child>);
-
-impl Tickers {
-    fn start() -> Result<Tickers> {
-        let program = format!("/tmp/{NAME}");
-        if !fs::exists(&program)? {
-            symlink("/bin/busybox", &program).context("making a program of that name")?;
-        }
-        let start = |_| {
-            let mut command = Command::new(&program);
-            command.arg0("sh").args(["-c", SCRIPT]).stdin(Stdio::null());
-            command.spawn().context("starting a ticker")
-        };
-        (0..TASKS).map(start).collect::<Result<_>>().map(Tickers)
-    }
-}
-
-impl Drop for Tickers {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
 
 fn learns_and_knows(guest: &Guest) -> Result<()> {
     let first = Scheduler::start(guest, &[])?;
@@ -114,7 +87,7 @@ fn learns_and_knows(guest: &Guest) -> Result<()> {
 }
 
 pub(super) fn run_tickers(time: Duration) -> Result<()> {
-    let tickers = Tickers::start()?;
+    let tickers = Load::start(&[TICKER; TASKS])?;
     std::thread::sleep(time);
     drop(tickers);
     Ok(())
