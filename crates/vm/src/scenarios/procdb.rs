@@ -41,6 +41,7 @@ const TICKER: Kind =
     Kind::Named { name: c"ticker", life: Life::Periodic { period_us: 4_000, work_us: 200 } };
 /// One task of a name more than a prediction needs.
 const TASKS: usize = 4;
+const HOGS: usize = 4;
 /// Long enough for some hundred wakeups of each, also on a busy host.
 pub(super) const LEARNING: Duration = Duration::from_secs(5);
 /// Longer than the worker takes to pass what it learned to the supervisor.
@@ -86,8 +87,9 @@ fn learns_and_knows(guest: &Guest) -> Result<()> {
     Ok(())
 }
 
+/// Runs the program beside hogs: a wakeup that finds an idle CPU is not queued to user space.
 pub(super) fn run_tickers(time: Duration) -> Result<()> {
-    let tickers = Load::start(&[TICKER; TASKS])?;
+    let tickers = Load::start(&[vec![TICKER; TASKS], vec![Kind::Hog; HOGS]].concat())?;
     std::thread::sleep(time);
     drop(tickers);
     Ok(())
