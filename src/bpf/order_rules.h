@@ -104,10 +104,10 @@ static inline bool order_is_ending(const struct order_view *v)
  * space; a Batch task gets another one while nothing in user space comes before it. Any other order
  * too is executed only while it is valid, and while nothing in user space comes before the task. It
  * preempts a task of a lower tier. It does not if the key of that task has passed, because the task
- * is next by the order of keys. It preempts a task of its own tier that has a later key. A task
- * whose waker is about to sleep takes over from it, also from one of a lower tier that cannot be
- * preempted again so soon. At most one task waits in a local DSQ: after it the CPU calls
- * ops.dispatch, where the scheduler process gets its turn.
+ * is next by the order of keys. It preempts a task of its own tier that has a later key. It takes
+ * over from a waker that is about to sleep and is of its tier or above, or may not be preempted
+ * again yet. At most one task waits in a local DSQ: after it the CPU calls ops.dispatch,
+ * where the scheduler process gets its turn.
  *
  * A LatCritical task whose CPU runs the scheduler process waits in that CPU's own DSQ: the CPU
  * serves it first when the process leaves. In the shared DSQ an Interactive task that was decided

@@ -37,6 +37,11 @@ impl Statistics {
         })
     }
 
+    /// How far a counter has risen since an earlier answer.
+    pub fn rise(&self, before: &Statistics, field: &str) -> Result<u64> {
+        Ok(self.count(field)? - before.count(field)?)
+    }
+
     pub fn text(&self, field: &str) -> Result<&str> {
         let value = &self.fields[field];
         value

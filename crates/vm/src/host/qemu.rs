@@ -14,6 +14,9 @@ use std::process::Command;
 /// starve another for tens of milliseconds.
 const VERSION_MIN: (u32, u32) = (8, 1);
 const NAME: &str = "qemu-system-x86_64";
+/// All that the emulator can do except ERMS and FSRM. With these Linux clears and copies memory by
+/// one instruction, which the emulator counts once for each byte.
+const CPU: &str = "max,-erms,-fsrm";
 
 pub enum Qemu {
     /// Installed on this machine.
@@ -39,10 +42,6 @@ pub struct Machine<'a> {
     /// Another disk of that kind, to swap to.
     pub swap: Option<&'a Path>,
 }
-
-/// All that the emulator can do, but the fast instructions for strings. With these Linux clears and
-/// copies memory byte by byte, as one instruction, which the emulator counts as one for each byte.
-const CPU: &str = "max,-erms,-fsrm";
 
 impl Qemu {
     pub fn find(cache: &Cache) -> Result<Qemu> {
@@ -112,7 +111,8 @@ impl Qemu {
 
 fn kernel_arguments(machine: &Machine) -> String {
     // Warnings must reach the console, where they fail a scenario. Boot messages must not: they
-    // take a second. The kernel would verify its cryptography for some seconds after the boot.
+    // take a second. Without `notests` the kernel verifies its cryptography for some seconds after
+    // the boot, beside what is measured.
     let always = "console=ttyS0 panic=-1 loglevel=5 cryptomgr.notests=1 rdinit=/init";
     let metronome = match machine.mode {
         Mode::Fast => "",

@@ -63,7 +63,7 @@ fn full_user(guest: &Guest) -> Result<()> {
     std::thread::sleep(3 * SECOND);
     let wakes = sleepers.steps().iter().sum::<u64>() - slept;
     let after = scheduler.statistics()?;
-    let rise = |field: &str| -> Result<u64> { Ok(after.count(field)? - before.count(field)?) };
+    let rise = |field| after.rise(&before, field);
     let (ours, kernels) = (rise("nr_user_dispatches")?, rise("nr_kernel_dispatches")?);
     report::note(format!("{wakes} wakeups: {ours} user dispatches, {kernels} by the backend"));
     // Each of the four sleepers may be waking at each of the two readings.

@@ -87,7 +87,7 @@ fn measure(
     let spent = (scheduler.cpu_time_ns()? - cpu_time) / 1_000_000;
     let (after, moved) = (scheduler.statistics()?, load.steps());
     drop(load);
-    let rise = |field: &str| -> Result<u64> { Ok(after.count(field)? - before.count(field)?) };
+    let rise = |field| after.rise(&before, field);
     let [executed, renewed, wakeups] =
         [rise("nr_orders")?, rise("nr_renewed")?, rise("nr_wakeups")?];
     let told = TOLD.iter().map(|field| Ok(format!("{field} {}", rise(field)?)));

@@ -6,7 +6,7 @@ use crate::guest::load::{Kind, Load, Worker};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, report};
 use crate::scenario::{Scenario, USUAL};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -43,9 +43,9 @@ fn equal_pipes(guest: &Guest) -> Result<()> {
             "round trips {trips:?}, work of the hogs {}",
             work.iter().sum::<u64>()
         ));
-        let [least, most] =
-            [trips.iter().min(), trips.iter().max()].map(|n| n.copied().unwrap_or(0));
-        ensure!(2 * least > most, "in one second two equal pipes made {trips:?} round trips");
+        let least = trips.iter().min().context("the load has no pipe")?;
+        let most = trips.iter().max().context("the load has no pipe")?;
+        ensure!(2 * least > *most, "in one second two equal pipes made {trips:?} round trips");
     }
     drop(load);
     scheduler.finish().map(drop)

@@ -12,7 +12,7 @@ use self::crowds::{runnable, threads};
 pub(super) use self::forks::Bomb;
 use self::forks::{BESIDE_BOMB_MS, fork_bomb, short_tasks};
 use super::control::ask;
-use super::procdb::{LEARNING, NAME, run_tickers};
+use super::procdb::{LEARNING, TICKER, run_tickers};
 use crate::guest::crowd::{Crowd, Life};
 use crate::guest::load::{self, Kind, Load};
 use crate::guest::memory::Memory;
@@ -239,17 +239,18 @@ fn move_calendar(days: i64) -> Result<()> {
 
 /// The scheduler knows the program well enough to predict it.
 fn expect_known(guest: &Guest, when: &str) -> Result<()> {
+    let name = TICKER.name();
     let table = ask(guest, &["procdb", "show"])?;
-    let line = table.lines().find(|line| line.starts_with(NAME));
-    let line = line.with_context(|| format!("{NAME} is forgotten {when}: {table}"))?;
+    let line = table.lines().find(|line| line.starts_with(name));
+    let line = line.with_context(|| format!("{name} is forgotten {when}: {table}"))?;
     report::note(format!("{when}: {line}"));
-    ensure!(!line.contains('?'), "{NAME} is not known any more {when}: {line}");
+    ensure!(!line.contains('?'), "{name} is not known any more {when}: {line}");
     Ok(())
 }
 
 fn clock_jump(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &[])?;
-    run_tickers(LEARNING)?;
+    run_tickers(guest, LEARNING)?;
     scheduler.finish()?;
     expect_known(guest, "after the first run")?;
     for days in [60, -60, -400, 400] {

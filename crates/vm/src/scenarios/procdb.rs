@@ -35,35 +35,35 @@ pub const ALL: &[Scenario] = &[
 ];
 
 const DATABASE: &str = "/var/lib/scx_pandemonium_user/procdb.bin";
-/// The name of the program to learn, and what it does: each run is as long as the others.
-pub(super) const NAME: &str = "ticker";
-const TICKER: Kind =
+/// The program to learn: each run is as long as the others.
+pub(super) const TICKER: Kind =
     Kind::Named { name: c"ticker", life: Life::Periodic { period_us: 4_000, work_us: 200 } };
 /// One task of a name more than a prediction needs.
 const TASKS: usize = 4;
-const HOGS: usize = 4;
+const HOGS_PER_CPU: usize = 2;
 /// Long enough for some hundred wakeups of each, also on a busy host.
 pub(super) const LEARNING: Duration = Duration::from_secs(5);
 /// Longer than the worker takes to pass what it learned to the supervisor.
 const PASSED_ON: Duration = Duration::from_secs(12);
 
 fn learns_and_knows(guest: &Guest) -> Result<()> {
+    let name = TICKER.name();
     let first = Scheduler::start(guest, &[])?;
     ensure!(!fs::exists(DATABASE)?, "a database exists before the first run");
-    run_tickers(LEARNING)?;
+    run_tickers(guest, LEARNING)?;
     let hits = first.statistics()?.count("procdb_hits")?;
     let total = first.statistics()?.count("procdb_total")?;
     first.finish()?;
     let table = ask(guest, &["procdb", "show"])?;
-    let line = table.lines().find(|line| line.starts_with(NAME));
-    let line = line.with_context(|| format!("{NAME} was not learned: {table}"))?;
+    let line = table.lines().find(|line| line.starts_with(name));
+    let line = line.with_context(|| format!("{name} was not learned: {table}"))?;
     report::note(format!("after the first run ({total} known, {hits} hits): {line}"));
-    ensure!(!line.contains('?'), "{NAME} is not learned well enough: {line}");
+    ensure!(!line.contains('?'), "{name} is not learned well enough: {line}");
 
     let second = Scheduler::start(guest, &[])?;
     let known = second.statistics()?.count("procdb_confident")?;
     ensure!(known > 0, "the second run started without what the first one learned");
-    run_tickers(LEARNING)?;
+    run_tickers(guest, LEARNING)?;
     let hits = second.statistics()?.count("procdb_hits")?;
     report::note(format!("in the second run: {known} known at the start, {hits} hits"));
     ensure!(hits >= TASKS as u64, "{hits} hits for {TASKS} tasks with a known name");
@@ -72,26 +72,27 @@ fn learns_and_knows(guest: &Guest) -> Result<()> {
     ask(guest, &["procdb", "forget", "--all"])?;
     let third = Scheduler::start(guest, &[])?;
     ensure!(third.statistics()?.count("procdb_total")? == 0, "a forgotten name is still known");
-    run_tickers(LEARNING)?;
+    run_tickers(guest, LEARNING)?;
     std::thread::sleep(PASSED_ON);
     report::note(third.end_by_killed_worker(IDLE_LIMIT)?.describe());
     let table = ask(guest, &["procdb", "show"])?;
-    ensure!(table.contains(NAME), "the killed worker lost what it had learned: {table}");
+    ensure!(table.contains(name), "the killed worker lost what it had learned: {table}");
 
     let exported: serde_json::Value = serde_json::from_str(&ask(guest, &["procdb", "export"])?)
         .context("procdb export does not print JSON")?;
-    ensure!(exported.to_string().contains(NAME), "{NAME} was not exported: {exported}");
-    ask(guest, &["procdb", "forget", NAME])?;
+    ensure!(exported.to_string().contains(name), "{name} was not exported: {exported}");
+    ask(guest, &["procdb", "forget", name])?;
     let table = ask(guest, &["procdb", "show"])?;
-    ensure!(!table.contains(NAME), "{NAME} was not forgotten: {table}");
+    ensure!(!table.contains(name), "{name} was not forgotten: {table}");
     Ok(())
 }
 
 /// Runs the program beside hogs: a wakeup that finds an idle CPU is not queued to user space.
-pub(super) fn run_tickers(time: Duration) -> Result<()> {
-    let tickers = Load::start(&[vec![TICKER; TASKS], vec![Kind::Hog; HOGS]].concat())?;
+pub(super) fn run_tickers(guest: &Guest, time: Duration) -> Result<()> {
+    let hogs = vec![Kind::Hog; HOGS_PER_CPU * guest.cpus];
+    let load = Load::start(&[vec![TICKER; TASKS], hogs].concat())?;
     std::thread::sleep(time);
-    drop(tickers);
+    drop(load);
     Ok(())
 }
 
@@ -109,7 +110,7 @@ fn damaged(guest: &Guest) -> Result<()> {
     for (number, (bytes, reason)) in (1..).zip(cases) {
         fs::write(DATABASE, bytes).context("writing a bad database")?;
         let scheduler = Scheduler::start(guest, &[])?;
-        run_tickers(Duration::from_millis(500))?;
+        run_tickers(guest, Duration::from_millis(500))?;
         let ended = scheduler.finish()?;
         let warning = ended.output.iter().find(|line| line.contains("set aside"));
         let warning = warning.with_context(|| format!("no warning: {}", ended.describe()))?;
