@@ -43,6 +43,7 @@ const _: () = assert!(sim::TURN_BITS == fast_path::fp_limits_FP_TURN_BITS);
 const _: () = assert!(sim::RECHECKS == fast_path::fp_limits_FP_RECHECKS);
 const _: () = assert!(sim::SOON == fast_path::fp_times_FP_SOON_NS as u64);
 const _: () = assert!(sim::CROWD == fast_path::fp_limits_FP_CROWD);
+const _: () = assert!(sim::CROWD_LEAD == fast_path::fp_times_FP_CROWD_LEAD_NS as u64);
 const _: () = assert!(sim::CROWD_TURN == fast_path::fp_times_FP_CROWD_TURN_NS as u64);
 const _: () = assert!(sim::CROWD_SLICE_MIN == fast_path::fp_times_FP_CROWD_SLICE_MIN_NS as u64);
 const _: () = assert!(sim::WAITERS == fast_path::fp_limits_FP_WAITERS as usize);

@@ -65,7 +65,10 @@ enum fp_limits {
 	 */
 	FP_KICKS_PER_WINDOW = 10,
 	FP_WINDOW_BITS = 20,
-	/* A LatCritical task passes all in the shared DSQ if there are more for each CPU. */
+	/*
+	 * A LatCritical task passes tasks of the shared DSQ that are due if there are more for
+	 * each CPU.
+	 */
 	FP_CROWD = 8,
 	/* Tasks that wait for their turn are checked together, at multiples of 2^19 ns. */
 	FP_TURN_BITS = 19,
@@ -102,6 +105,11 @@ enum fp_times {
 	/* But not before this: a switch costs some 10 us. */
 	FP_CROWD_SLICE_MIN_NS = 200 * 1000,
 	/*
+	 * A LatCritical task passes them by so much for each task beyond FP_CROWD: the longest
+	 * slice above Batch.
+	 */
+	FP_CROWD_LEAD_NS = 1000 * 1000,
+	/*
 	 * A timer that is overdue for so long is taken for one that could not be started. An
 	 * interrupt is rarely late by a tick, and to start a timer twice does no harm.
 	 */
@@ -116,10 +124,7 @@ enum fp_occupant {
 	FP_LAT_CRITICAL = 3,
 	/* The scheduler process, or a task of another scheduling class: never a victim. */
 	FP_FOREIGN = 4,
-	/*
-	 * Nothing: the CPU is offline. User space writes this before the programs attach. When a
-	 * CPU goes on- or offline later, the kernel restarts the scheduler.
-	 */
+	/* Nothing: the CPU is offline. */
 	FP_OFFLINE = 5,
 };
 
@@ -141,7 +146,9 @@ struct fp_cpu {
 	/* When this CPU was last kicked. */
 	u64 kicked;
 	/* Nonzero if the running task is a low-weight task: SCHED_IDLE, or nice above 0. */
-	u32 low_weight;
+	u16 low_weight;
+	/* Nonzero if the CPU is offline. Written by user space. */
+	u16 offline;
 	/* Nonzero if `slice` is less than the task was given: crowd_slice() of rules.h. */
 	u16 crowded;
 	/* How often its tasks were enqueued again since it last ran none of a higher class. */
@@ -222,7 +229,9 @@ struct fp_settings {
 	u32 wakes_idle;
 	/* Tasks that user space holds, in whole steps of 64: they are in no DSQ. */
 	u32 nr_waiting;
-	u64 unused[3];
+	/* CPUs that are online. */
+	u32 nr_online;
+	u32 unused[5];
 };
 
 /* Counted events; src/fast_path_counters.rs has the same order. */

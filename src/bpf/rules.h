@@ -130,12 +130,18 @@ static __always_inline u64 crowd_key(u64 key, u64 now, u64 slice, u32 queued, u3
 
 /*
  * The key in the shared DSQ of a LatCritical task that is queued with this key while `queued` tasks
- * wait there: earlier by FP_CROWD_TURN_NS if there are more than FP_CROWD for each CPU, so that it
- * passes all of them.
+ * wait there: earlier by FP_CROWD_LEAD_NS for each task beyond the first FP_CROWD of a CPU, at most
+ * by FP_CROWD_TURN_NS, so that it passes Batch tasks that are due. It grows with the crowd: with
+ * all of it at once, tasks that were queued shortly before would wait until it has passed.
  */
 static __always_inline u64 crowd_passing_key(u64 key, u32 queued, u32 cpus)
 {
-	return queued > FP_CROWD * cpus ? key - FP_CROWD_TURN_NS : key;
+	u64 each = queued / cpus, lead;
+
+	if (each <= FP_CROWD)
+		return key;
+	lead = (each - FP_CROWD) * FP_CROWD_LEAD_NS;
+	return key - (lead < FP_CROWD_TURN_NS ? lead : FP_CROWD_TURN_NS);
 }
 
 /* The lower, the better: the lowest tier first, and within a tier a low-weight task. */

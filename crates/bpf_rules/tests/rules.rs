@@ -11,7 +11,7 @@ use pandemonium_engine::orders::{
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_sim::machine::limits::{
-    CROWD_SLICE_MIN, CROWD_TURN, FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE, KICK_INTERVAL,
+    CROWD_LEAD, CROWD_SLICE_MIN, CROWD_TURN, FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE, KICK_INTERVAL,
     KICKS_PER_WINDOW, OFFLINE, WINDOW_BITS,
 };
 use pandemonium_sim::machine::rules::{
@@ -172,6 +172,9 @@ proptest! {
         prop_assert!(put_off >= key && put_off <= key.max(NOW + CROWD_TURN));
         let passing = crowd_passing_key(key, queued, cpus);
         prop_assert_eq!(bpf::crowd_passing_key(key, queued, cpus), passing);
+        prop_assert!((key - CROWD_TURN..=key).contains(&passing));
+        // A crowd that grows by a task for each CPU puts off the tasks before by no more.
+        prop_assert!(passing - crowd_passing_key(key, queued + cpus, cpus) <= CROWD_LEAD);
     }
 
     /// A CPU that is kicked whenever it may be is kicked at most ten times in a window, and never

@@ -5,6 +5,7 @@
 use crate::common::*;
 use pandemonium_engine::Policy;
 use pandemonium_engine::procdb::Minute;
+use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::Span;
 use pandemonium_sim::checkers::{Checkers, Demands, Violation};
 use pandemonium_sim::machine::{Machine, START, Setup};
@@ -117,6 +118,40 @@ fn beside_a_crowd_that_comes_at_once_a_wakeup_is_early() {
 fn beside_a_crowd_that_comes_one_by_one_a_wakeup_is_early() {
     let longest = beside_crowd(400).expect("no hog waits for too long");
     assert!(longest <= ms(200), "a wakeup waited for {longest}");
+}
+
+/// Tasks that sleep briefly and together want more than one CPU, so that more than eight of them
+/// are queued, beside pipes and hogs.
+const MANY_WAKEUPS: &str = r#"
+    name = "wakeups"
+    about = "short sleepers that fill one CPU, beside pipes and hogs"
+    duration_ms = 8000
+    warmup_ms = 0
+    [[task]]
+    name = "hog"
+    kind = "burn"
+    count = 4
+    [[task]]
+    name = "pipe"
+    kind = "pipe"
+    count = 2
+    work_us = 5
+    [[task]]
+    name = "sleeper"
+    kind = "sleep"
+    count = 24
+    sleep_us = 1000
+    work_us = 60
+"#;
+
+/// One waited for 504 ms while a LatCritical task came before all tasks that had been queued
+/// earlier, once more than eight were.
+#[test]
+fn a_crowd_that_grows_does_not_put_off_its_first_tasks() {
+    let outcome = eight_seconds_of(MANY_WAKEUPS, 1).expect("no task waits for too long");
+    let waits = &outcome.wake[Tier::Interactive.index()];
+    let longest = waits.longest();
+    assert!(longest <= ms(60), "an Interactive task waited for {longest}");
 }
 
 /// Work that passes from task to task around a ring, beside a hog, on one CPU. Returns what part of

@@ -44,8 +44,11 @@ pub const SOON: u64 = 20_000;
 pub const CROWD_TURN: u64 = 1_000_000_000;
 /// But not before this: `FP_CROWD_SLICE_MIN_NS`.
 pub const CROWD_SLICE_MIN: u64 = 200_000;
-/// A LatCritical task passes all in the shared DSQ if there are more for each CPU: `FP_CROWD`.
+/// A LatCritical task passes tasks of the shared DSQ that are due if there are more for each CPU:
+/// `FP_CROWD`.
 pub const CROWD: u32 = 8;
+/// By so much for each task beyond that: `FP_CROWD_LEAD_NS`.
+pub const CROWD_LEAD: u64 = 1_000_000;
 /// Waiting tasks that the timer of a CPU checks: `FP_WAITERS`.
 pub const WAITERS: usize = 8;
 

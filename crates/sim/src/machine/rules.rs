@@ -4,7 +4,7 @@
 //! `src/bpf/rules.h`, stated again. `crates/bpf_rules/tests/rules.rs` compares both.
 
 use super::limits::{
-    BATCH, CROWD, CROWD_SLICE_MIN, CROWD_TURN, FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE,
+    BATCH, CROWD, CROWD_LEAD, CROWD_SLICE_MIN, CROWD_TURN, FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE,
     KICK_INTERVAL, KICKS_PER_WINDOW, SCAN, WINDOW_BITS,
 };
 
@@ -156,11 +156,12 @@ pub fn crowd_key(key: u64, now: u64, slice: u64, queued: u32, cpus: u32) -> u64 
 }
 
 /// The key in the shared DSQ of a LatCritical task that is queued with this key while `queued`
-/// tasks wait there: earlier by [`CROWD_TURN`] if there are more than [`CROWD`] for each CPU, so
-/// that it passes all of them.
+/// tasks wait there: earlier by [`CROWD_LEAD`] for each task beyond the first [`CROWD`] of a CPU,
+/// at most by [`CROWD_TURN`], so that it passes Batch tasks that are due. It grows with the crowd:
+/// with all of it at once, tasks that were queued shortly before would wait until it has passed.
 pub fn crowd_passing_key(key: u64, queued: u32, cpus: u32) -> u64 {
-    let is_crowd = queued > CROWD.saturating_mul(cpus);
-    key.saturating_sub(if is_crowd { CROWD_TURN } else { 0 })
+    let beyond = u64::from((queued / cpus).saturating_sub(CROWD));
+    key.saturating_sub((beyond * CROWD_LEAD).min(CROWD_TURN))
 }
 
 /// How often a task has handed over its CPU, when it stops. Once it has woken another task, it has
