@@ -102,7 +102,7 @@ pub struct BackendSetup {
 pub enum End {
     /// A signal asked the process to end.
     Signal,
-    /// The kernel asks for a restart: a CPU went on- or offline.
+    /// The backend or the kernel asks for a restart: a CPU went on- or offline.
     Restart,
     /// The kernel ejected the scheduler.
     Ejected(Box<Ejection>),
@@ -137,6 +137,8 @@ pub struct KernelPort<'cb> {
     fast: Option<FastPath<'cb>>,
     bpf: BpfScheduler<'cb>,
     view: MachineView,
+    /// The CPUs that have gone offline since the load.
+    gone: CpuMask,
     /// Whether the policy places all tasks, and needs to know which CPUs are idle and which are
     /// busy.
     places_all: bool,
@@ -184,6 +186,7 @@ impl<'cb> KernelPort<'cb> {
             fast,
             bpf,
             view,
+            gone: CpuMask::EMPTY,
             places_all,
             begun,
             sent: None,
@@ -217,7 +220,20 @@ impl<'cb> KernelPort<'cb> {
         }
         self.set_activity(Activity::Deciding);
         self.congested_before.get_or_insert(*self.bpf.nr_sched_congested_mut());
+        self.follow_hotplug();
         self.refresh_view();
+    }
+
+    /// Tells the fast path which CPUs are offline, if one came or went since the last round.
+    fn follow_hotplug(&mut self) {
+        let Some(bss) = self.bpf.skel.maps.bss_data.as_deref() else { return };
+        // SAFETY: a reference to live memory, read as volatile because the kernel writes it. Words
+        // of different moments differ from those of the next round, which reads them again.
+        let gone = CpuMask::from_words(unsafe { std::ptr::read_volatile(&bss.patch_offline) });
+        if gone != self.gone {
+            self.gone = gone;
+            self.fast.iter_mut().for_each(|fast| fast.set_offline(&gone));
+        }
     }
 
     /// Publishes what this process does: in the middle of a round a late kick must not replace it

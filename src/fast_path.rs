@@ -26,6 +26,7 @@ use pandemonium_engine::task::{CpuId, Pid, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::topology::{CpuMask, Topology};
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 #[allow(missing_docs, non_upper_case_globals, non_camel_case_types, non_snake_case, dead_code)]
 #[allow(clippy::all, clippy::pedantic, clippy::unwrap_used)]
@@ -57,6 +58,9 @@ pub struct FastPath<'obj> {
     shared: Mapped<abi::fp_settings>,
     settings: Settings,
     cpus: Mapped<abi::fp_cpu>,
+    /// The CPUs that were online at the load, and those that are now.
+    at_load: CpuMask,
+    online: CpuMask,
     news: News,
     /// Programs that were executed, by the news.
     execs: u64,
@@ -81,7 +85,7 @@ impl<'obj> FastPath<'obj> {
         for object in objects {
             refusal::take();
             match open(object, config, topology, missing)?.load() {
-                Ok(skel) => return FastPath::attach(skel, missing, &config.online),
+                Ok(skel) => return FastPath::attach(skel, missing, config.online),
                 // Without a message that names another part, a further attempt would fail too.
                 Err(error) => match refusal::take().filter(|part| !missing.has(*part)) {
                     Some(part) => missing.add(part),
@@ -94,11 +98,13 @@ impl<'obj> FastPath<'obj> {
     }
 
     /// Attaches the programs, and maps the shared memory.
-    fn attach(mut skel: FastPathSkel<'obj>, mut missing: Parts, online: &CpuMask) -> Result<Self> {
+    fn attach(mut skel: FastPathSkel<'obj>, mut missing: Parts, online: CpuMask) -> Result<Self> {
         let cpus = Mapped::new(&skel.maps.cpus, rows())?;
-        mark_offline(&cpus, online);
+        mark_offline(&cpus, &online);
         let links = attach(&mut skel, &mut missing);
         let fast = FastPath {
+            at_load: online,
+            online,
             records: Records::new(&skel.maps.tasks, &skel.maps.hints)?,
             counters: Mapped::new(&skel.maps.counters, rows())?,
             shared: Mapped::new(&skel.maps.settings, 1)?,
@@ -194,6 +200,13 @@ impl<'obj> FastPath<'obj> {
         }
     }
 
+    /// Of the CPUs that were online at the load, these are offline now.
+    pub fn set_offline(&mut self, gone: &CpuMask) {
+        self.online = self.at_load.without(gone);
+        mark_offline(&self.cpus, &self.online);
+        self.store();
+    }
+
     fn store(&self) {
         let (new, settings) = (&self.settings, self.shared.at(0));
         let waiting = new.waiting.map_or(abi::fp_occupant_FP_IDLE, occupant);
@@ -207,6 +220,7 @@ impl<'obj> FastPath<'obj> {
             (&raw mut (*settings).waiting).write_volatile(waiting);
             (&raw mut (*settings).wakes_idle).write_volatile(new.wakes_idle as u32);
             (&raw mut (*settings).nr_waiting).write_volatile(new.nr_waiting);
+            (&raw mut (*settings).nr_online).write_volatile(self.online.count());
             let preempt = new.preempt && !self.missing.has(Part::Switches);
             (&raw mut (*settings).preempt).write_volatile(preempt as u32);
         }
@@ -250,7 +264,7 @@ impl<'obj> FastPath<'obj> {
 pub struct Config {
     /// The domain: CPUs that tasks prefer; none if there is no domain.
     pub domain: CpuMask,
-    /// The CPUs that are online. No other one is kicked, or waited for.
+    /// The CPUs that are online at the load. No other one is kicked, or waited for.
     pub online: CpuMask,
     /// Parts that the kernel is to refuse, for tests.
     pub broken: Parts,
@@ -287,12 +301,20 @@ fn rows() -> usize {
 }
 
 /// Marks every CPU that is not online. Without the mark its record is that of an idle CPU: the
-/// first choice of every wakeup, with a DSQ that no CPU serves.
+/// first choice of every wakeup, with a DSQ that no CPU serves. A CPU that has come back idles
+/// until its first switch.
 fn mark_offline(cpus: &Mapped<abi::fp_cpu>, online: &CpuMask) {
-    for cpu in (0..cpus.len() as i32).filter_map(CpuId::new).filter(|cpu| !online.contains(*cpu)) {
-        let record = cpus.at(cpu.as_raw() as usize);
-        // SAFETY: points into the mapping, which no program writes before it is attached.
-        unsafe { (&raw mut (*record).occupant).write_volatile(abi::fp_occupant_FP_OFFLINE) };
+    for cpu in (0..cpus.len() as i32).filter_map(CpuId::new) {
+        let (record, is_offline) = (cpus.at(cpu.as_raw() as usize), !online.contains(cpu));
+        let marks = [abi::fp_occupant_FP_IDLE, abi::fp_occupant_FP_OFFLINE];
+        let [old, new] = if is_offline { marks } else { [marks[1], marks[0]] };
+        // SAFETY: points into the mapping. Only user space writes the first field, and the CPU
+        // itself writes the second one too, as one word.
+        unsafe {
+            (&raw mut (*record).offline).write_volatile(is_offline.into());
+            let occupant = AtomicU32::from_ptr(&raw mut (*record).occupant);
+            let _ = occupant.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 }
 
@@ -325,7 +347,6 @@ fn open<'obj>(
     let constants = open.maps.rodata_data.as_mut().context("the object has no constants")?;
     constants.scheduler_tgid = std::process::id();
     constants.nr_cpus = *scx_utils::NR_CPU_IDS as u32;
-    constants.nr_online = config.online.count().max(1);
     for (l2, cpu) in constants.l2_of.iter_mut().zip((0..).filter_map(CpuId::new)) {
         // An unknown cache counts as the CPU's own. The dense numbers of known caches are far
         // lower.

@@ -2,9 +2,10 @@
 
 //! Whether a worker that has ended is started again, and when.
 //!
-//! The kernel asks for a restart when a CPU goes on- or offline. A start in the middle of such
-//! changes may fail, and succeed a moment later: it is tried again, after a pause that doubles, for
-//! a limited number of times. A first start that fails is not: its reason stays.
+//! A restart is asked for when a CPU goes on- or offline and the backend cannot stay loaded. A
+//! start in the middle of such changes may fail, and succeed a moment later: it is tried again,
+//! after a pause that doubles, for a limited number of times. A first start that fails is not: its
+//! reason stays.
 
 use super::mutex::lock;
 use super::worker;

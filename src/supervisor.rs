@@ -100,7 +100,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let saver = Saver::start(Arc::clone(&source.programs));
     let started = source.read();
     let changed = changed_settings(earlier.as_ref());
-    let outcome = match keep_running(options, &worker, &source, &saver, &changed, earlier) {
+    let outcome = match keep_running(&worker, &source, &saver, &changed, earlier) {
         Ok(Finish::Upgrade(pid)) => {
             let lock = instance.as_ref().map(Instance::hand_on);
             let handover =
@@ -131,7 +131,7 @@ fn observe(options: &Options, source: &Source) -> Arc<Mutex<EventLog>> {
     if let Some(seconds) = options.stats {
         report_every(Duration::from_secs_f64(seconds), source.clone());
     }
-    let log = adapt_every_second(source, options.verbose && options.stats.is_none());
+    let log = adapt_every_second(options, source);
     source.rules.iter().for_each(RuleKeeper::start);
     urgent_cpus::keep(options, Arc::clone(&source.shared));
     log
@@ -246,7 +246,6 @@ enum Finish {
 /// Starts workers until one ends without asking for a restart. The first takes over from the worker
 /// of an earlier program.
 fn keep_running(
-    options: &Options,
     worker: &WorkerProcess,
     source: &Source,
     saver: &Saver,
@@ -296,12 +295,6 @@ fn keep_running(
         };
         source.restarts.add(clock::now());
         worker.wait_unless_stopping(pause);
-        // While a CPU goes, the kernel's files may contradict each other: then the old number of
-        // CPUs stays until the next restart.
-        if let Ok(machine) = Machine::observe() {
-            source.adaptive.on_hotplug(settings::cpus(options, &machine));
-            urgent_cpus::follow(options, &machine, &source.shared);
-        }
     }
 }
 
@@ -372,10 +365,11 @@ fn report_every(interval: Duration, source: Source) {
 }
 
 /// Starts a thread that executes the adaptive loop and appends to the log once a second. With
-/// `print` it prints a line about each second that is worth one.
-fn adapt_every_second(source: &Source, print: bool) -> Arc<Mutex<EventLog>> {
+/// `--verbose`, and without `--stats`, it prints a line about each second that is worth one.
+fn adapt_every_second(options: &Options, source: &Source) -> Arc<Mutex<EventLog>> {
     let log = Arc::new(Mutex::new(EventLog::default()));
     let (source, log_of_thread) = (source.clone(), Arc::clone(&log));
+    let (options, print) = (options.clone(), options.verbose && options.stats.is_none());
     thread::spawn(move || {
         let mut before = source.read();
         let mut idle_before = IdleTime::read(before.at);
@@ -388,6 +382,9 @@ fn adapt_every_second(source: &Source, print: bool) -> Arc<Mutex<EventLog>> {
                 // The worker is still loading.
                 (before, idle_before) = (after, idle);
                 continue;
+            }
+            if ![0, after.numbers.cpus].contains(&before.numbers.cpus) {
+                follow_hotplug(&options, &source, after.numbers.cpus);
             }
             let share = idle.zip(idle_before).and_then(|(now, then)| now.share_since(&then));
             source.adaptive.step(&before, &after, share);
@@ -403,6 +400,17 @@ fn adapt_every_second(source: &Source, print: bool) -> Arc<Mutex<EventLog>> {
         }
     });
     log
+}
+
+/// What depends on the CPUs follows those that are online now.
+fn follow_hotplug(options: &Options, source: &Source, online: u64) {
+    output::print(&format!("CPUs online: {online}"));
+    // While a CPU goes, the kernel's files may contradict each other: then the old number of CPUs
+    // stays until the next change.
+    if let Ok(machine) = Machine::observe() {
+        source.adaptive.on_hotplug(settings::cpus(options, &machine));
+        urgent_cpus::follow(options, &machine, &source.shared);
+    }
 }
 
 /// The kernel's settings that a worker changes, as they were before the first one. That of an

@@ -10,6 +10,7 @@
  *
  *  file                 fault                                               wraps
  *  offline_cpu.h        tasks are queued for a CPU that goes offline        select_cpu, pick_idle
+ *  hotplug.h            each change of the CPUs unloads the scheduler       SCX_OPS_DEFINE
  *  crowd.h              an urgent task waits behind thousands of others     insert_vtime
  *  drain_race.h         a CPU that finds the ring in use misses a decision  insert_vtime, drain
  *  drain_many.h         one dispatch call takes one decision                drain
@@ -58,6 +59,7 @@
 #include "backend_patches/urgent_cpus.h"
 #include "backend_patches/frequency.h"
 #include "backend_patches/stalled.h"
+#include "backend_patches/hotplug.h"
 
 /* ---- Calls that several patches change ---- */
 
@@ -187,6 +189,15 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 /* It starts that timer once a second. */
 #define bpf_timer_start(...) (patch_watch_over(), bpf_timer_start(__VA_ARGS__))
 #define scx_bpf_kick_cpu patch_kick_cpu
+/* The backend defines its callbacks with this, once. */
+#undef SCX_OPS_DEFINE
+#define SCX_OPS_DEFINE(ops, ...)                                                                   \
+	SEC(".struct_ops.link")                                                                    \
+	struct sched_ext_ops ops = {                                                               \
+		__VA_ARGS__,                                                                       \
+		.cpu_online = (void *)patch_cpu_online,                                            \
+		.cpu_offline = (void *)patch_cpu_offline,                                          \
+	};
 /* The only call is after each decision, which is `task`. */
 #define scx_bpf_dispatch_nr_slots()                                                                \
 	(patch_kick_named(task->cpu), scx_bpf_dispatch_nr_slots())

@@ -226,9 +226,10 @@ static void share_with_crowd(struct fp_cpu *c)
 	struct fp_settings *s = the_settings();
 	u64 slice;
 
-	if (s)
-		waiting += s->nr_waiting;
-	slice = crowd_slice(c->slice, waiting, nr_online);
+	if (!s)
+		return;
+	waiting += s->nr_waiting;
+	slice = crowd_slice(c->slice, waiting, s->nr_online);
 	c->crowded = slice < c->slice;
 	c->slice = slice;
 }
@@ -249,7 +250,7 @@ static void occupies(struct fp_cpu *c, u32 cpu, struct task_struct *next, u64 no
 	if (!is_higher_class(next->prio))
 		c->reenqueued = 0;
 	if (!next->pid) {
-		c->occupant = FP_IDLE;
+		c->occupant = c->offline ? FP_OFFLINE : FP_IDLE;
 		return_to_domain(cpu, now);
 	} else if (next->tgid == scheduler_tgid) {
 		c->occupant = FP_FOREIGN;

@@ -21,8 +21,6 @@
 /* User space sets these before it loads the programs. */
 const volatile u32 scheduler_tgid;
 const volatile u32 nr_cpus = 1;
-/* Of these, online. */
-const volatile u32 nr_online = 1;
 /* L2 cache of each CPU. */
 const volatile u16 l2_of[FP_CPUS];
 

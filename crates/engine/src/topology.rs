@@ -107,16 +107,18 @@ impl CpuMask {
         self.0 == [0; WORDS]
     }
 
-    /// How many CPUs are in the set.
-    pub fn len(&self) -> u32 {
-        self.0.iter().map(|word| word.count_ones()).sum()
-    }
-
     /// The CPUs that are in both sets.
     pub fn and(&self, other: &CpuMask) -> CpuMask {
         let mut both = *self;
         both.0.iter_mut().zip(other.0).for_each(|(word, other)| *word &= other);
         both
+    }
+
+    /// The CPUs that are not in the other set.
+    pub fn without(&self, other: &CpuMask) -> CpuMask {
+        let mut rest = *self;
+        rest.0.iter_mut().zip(other.0).for_each(|(word, other)| *word &= !other);
+        rest
     }
 
     /// All CPUs, 64 a word, lowest first.

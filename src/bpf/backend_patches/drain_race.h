@@ -106,6 +106,7 @@ static __always_inline bool patch_insert_vtime(struct task_struct *p, u64 dsq, u
 {
 	struct patch_kicks *mine = patch_my_kicks();
 
+	dsq = patch_active_dsq(dsq);
 	if (dsq < PATCH_CPUS) {
 		mine->named[patch_group(dsq)] |= patch_bit(dsq);
 		mine->any = 1;

@@ -11,8 +11,8 @@
  * refuses to move them to a CPU that is not active, and no other CPU looks into that DSQ. If one of
  * them is rcu_preempt, the grace period never ends.
  *
- * Fix: an idle CPU that is not active counts as busy. What is already in its DSQ, the other CPUs
- * run.
+ * Fix: an idle CPU that is not active counts as busy, and what is inserted for such a CPU goes into
+ * the shared DSQ. What is already in its DSQ, the other CPUs run.
  *
  * How to see it: VM scenario `hotplug`.
  *
@@ -22,8 +22,11 @@
 #ifndef __PATCH_OFFLINE_CPU_H
 #define __PATCH_OFFLINE_CPU_H
 
-/* A CPU that was found idle and not active, or -1. */
+/* A CPU that was found to be not active while it goes offline, or -1. One goes at a time. */
 static s32 patch_inactive_cpu = -1;
+
+/* The CPUs that have gone offline since the load: hotplug.h. User space reads it. */
+u64 patch_offline[PATCH_GROUPS];
 
 /*
  * While a CPU is not active, its runqueue has a balance callback installed for good: the one that
@@ -37,13 +40,26 @@ static __always_inline bool patch_is_inactive(s32 cpu)
 	return rq && rq->balance_callback;
 }
 
+/* Whether the CPU is not active. If it still goes offline, the other CPUs look into its DSQ. */
+static __always_inline bool patch_check_inactive(s32 cpu)
+{
+	if (!patch_is_inactive(cpu))
+		return false;
+	if (!(patch_offline[patch_group(cpu)] & patch_bit(cpu)))
+		patch_inactive_cpu = cpu;
+	return true;
+}
+
 /* The idle CPU that the kernel found, or -EBUSY if it is not active. */
 static __always_inline s32 patch_idle_cpu(s32 cpu)
 {
-	if (cpu < 0 || !patch_is_inactive(cpu))
-		return cpu;
-	patch_inactive_cpu = cpu;
-	return -EBUSY;
+	return cpu >= 0 && patch_check_inactive(cpu) ? -EBUSY : cpu;
+}
+
+/* The DSQ for a task that is inserted into this one. */
+static __always_inline u64 patch_active_dsq(u64 dsq)
+{
+	return dsq < PATCH_CPUS && patch_check_inactive(dsq) ? BACKEND_SHARED_DSQ : dsq;
 }
 
 static __always_inline s32 patch_select_cpu_dfl(struct task_struct *p, s32 prev_cpu,

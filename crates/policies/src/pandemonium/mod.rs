@@ -18,6 +18,7 @@ mod crowd;
 mod explain;
 mod fair;
 mod forks;
+mod hotplug;
 mod known;
 mod learning;
 mod order;
@@ -76,6 +77,8 @@ pub struct Pandemonium {
     /// Whether the fast path tells the users of tasks.
     sees_users: bool,
     limits: Scaling,
+    /// CPUs online at the last message; `None` before the first one.
+    online: Option<u32>,
     knobs: Knobs,
     /// New tasks with a name that the process database knew.
     predictions: u64,
@@ -116,6 +119,7 @@ impl Pandemonium {
             minute: Minute::default(),
             sees_users: false,
             limits,
+            online: None,
             knobs: Knobs::default(),
             predictions: 0,
             clock: Clock::default(),
@@ -353,6 +357,7 @@ impl Pandemonium {
 
 impl Policy for Pandemonium {
     fn arrive(&mut self, now: Stamp, arrival: Arrival, view: &MachineView) {
+        self.follow_cpus(view.cpus);
         let (arrival, treatment) = self.assigned.treat(arrival);
         self.detectors.burst.on_enqueue(now, arrival.cause, &self.knobs.rules);
         self.detectors.longrun.observe(now, self.batch_waits());

@@ -328,8 +328,8 @@ impl<W: Observer> Machine<W> {
         (0..cpus).map(|step| (near + step) % cpus).find(usable).unwrap_or(near)
     }
 
-    /// A CPU goes offline or online, and sometimes some of the next ones too: the kernel ejects the
-    /// scheduler, and it is loaded again.
+    /// A CPU goes offline or online, and sometimes some of the next ones too. Mostly the scheduler
+    /// stays loaded; for a CPU that was offline at its load it is loaded again.
     fn hotplug(&mut self) {
         let cpus = self.setup.shape.cpus;
         let first = self.chance.below(u64::from(cpus)) as u32;
@@ -339,14 +339,22 @@ impl<W: Observer> Machine<W> {
         }
         let others = if self.chance.chance(CERTAIN / 4) { cpus / 2 } else { 0 };
         self.emit_fault(Fault::Hotplug, None);
-        self.unload();
+        let restarts = self.chance.chance(CERTAIN / 4);
+        if restarts {
+            self.unload();
+        }
         for cpu in first..=(first + others).min(cpus - 1) {
-            if self.cpus[cpu as usize].online != online && (online || self.online > 1) {
+            let state = &self.cpus[cpu as usize];
+            // The process moves between two rounds.
+            let decides = state.current == Current::Scheduler;
+            if state.online != online && !decides && (online || self.online > 1) {
                 self.set_online(cpu, online);
             }
         }
-        let back = self.now + self.setup.costs.reload.as_nanos();
-        self.event_queue.add(back, Plan::Reload);
+        if restarts {
+            let back = self.now + self.setup.costs.reload.as_nanos();
+            self.event_queue.add(back, Plan::Reload);
+        }
     }
 
     pub(super) fn set_online(&mut self, cpu: u32, online: bool) {
@@ -364,8 +372,9 @@ impl<W: Observer> Machine<W> {
             let (now, home) = (self.now, self.home_in(self.tasks[slot as usize].mask, cpu));
             let task = self.task(slot);
             (task.since, task.cpu) = (now, home as u16);
-            self.queue_without_us(slot);
+            self.enqueue_requeued(slot, false);
         }
+        self.empty_queues_of(cpu);
         for slot in 0..self.tasks.len() as u32 {
             let task = &self.tasks[slot as usize];
             if task.place == Where::Vacant {
@@ -376,6 +385,25 @@ impl<W: Observer> Machine<W> {
                 self.confine(slot, mask);
             } else if home == cpu {
                 self.task(slot).cpu = self.home_in(mask, cpu) as u16;
+            }
+        }
+    }
+
+    /// `patch_cpu_offline`: what waits for a CPU that goes waits for any CPU.
+    fn empty_queues_of(&mut self, cpu: u32) {
+        let now = self.now;
+        if let Some(slot) = self.cpus[cpu as usize].local {
+            self.withdraw(slot);
+            self.task(slot).since = now;
+            self.enqueue_requeued(slot, false);
+        }
+        while let Some((vtime, _, slot)) = self.queues[cpu as usize].pop_first() {
+            let slice = self.tasks[slot as usize].slice;
+            self.insert(slot, None, slice.into(), vtime);
+        }
+        for other in 0..self.setup.shape.cpus {
+            if self.cpus[other as usize].current == Current::Idle {
+                self.kick_cpu(other, Kick::Idle);
             }
         }
     }

@@ -5,7 +5,7 @@
 use super::hotplug;
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
-use crate::guest::{Guest, probe::Samples, report, wakeups, watch};
+use crate::guest::{Guest, kernel, probe::Samples, report, wakeups, watch};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
 use std::thread::sleep;
@@ -80,7 +80,7 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "unread",
-        about: "the scheduler prints into a full pipe: it restarts for a CPU that goes offline, \
+        about: "the scheduler prints into a full pipe: it restarts for a CPU that comes online, \
             and ends at a signal",
         limit_s: 60,
         once: true,
@@ -89,8 +89,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "no-reader",
-        about: "the scheduler prints and warns into closed pipes: it restarts for a CPU that goes \
-            offline, and ends at a signal",
+        about: "the scheduler prints and warns into closed pipes: it restarts for a CPU that comes \
+            online, and ends at a signal",
         limit_s: 60,
         once: true,
         run: no_reader,
@@ -300,20 +300,24 @@ pub(super) fn signal(pid: libc::pid_t, signal: libc::c_int) -> Result<()> {
 fn no_reader(guest: &Guest) -> Result<()> {
     // Without a part of the fast path it warns.
     let arguments = ["--stats", "0.1", "--break-fast-path", "new-tasks"];
+    let last = guest.cpus - 1;
+    kernel::set_online(last, false)?;
     let scheduler = Scheduler::start_without_readers(guest, &arguments)?;
     let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
-    hotplug::go_and_come_back(guest, &scheduler)?;
+    hotplug::restart_at(&scheduler, last, true)?;
     watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
     drop(load);
     scheduler.finish().map(drop)
 }
 
 fn unread(guest: &Guest) -> Result<()> {
+    let last = guest.cpus - 1;
+    kernel::set_online(last, false)?;
     let scheduler = Scheduler::start_unread(guest, &["--stats", "0.1"])?;
     let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
     // A pipe of one page is full after twenty lines.
     sleep(SETTLE * 4);
-    hotplug::go_and_come_back(guest, &scheduler)?;
+    hotplug::restart_at(&scheduler, last, true)?;
     watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
     drop(load);
     scheduler.finish().map(drop)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A CPU goes offline and online: the kernel ejects the scheduler with a request to restart, and
-//! the scheduler must restart.
+//! A CPU goes offline and online: the scheduler stays loaded on Linux 7.0 and later. A CPU that was
+//! offline when it was loaded comes online: it starts again.
 
 use super::upgrade::while_measuring;
 use crate::guest::load::{Kind, Load, mix};
@@ -10,22 +10,23 @@ use crate::guest::statistics::Statistics;
 use crate::guest::witness::Witness;
 use crate::guest::{Guest, kernel, report, watch};
 use crate::scenario::{Scenario, USUAL};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::time::{Duration, Instant};
 
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "hotplug",
-        about: "a CPU goes offline and online three times under load: the scheduler restarts each \
-            time",
+        about: "a CPU goes offline and online three times under load: the scheduler stays loaded \
+            from Linux 7.0 on, and every task runs on",
         limit_s: 120,
         run: hotplug,
         ..USUAL
     },
     Scenario {
         name: "signal-after-restart",
-        about: "after a restart by hotplug SIGTERM and SIGINT still end the scheduler within 3 s \
-            with exit code 0",
+        about: "a CPU comes online that was offline at the start, or goes offline beside a domain: \
+            the scheduler starts again, and SIGTERM and SIGINT still end it within 3 s with exit \
+            code 0",
         limit_s: 90,
         once: true,
         run: signal_after_restart,
@@ -44,11 +45,12 @@ pub const HOTPLUG_100: Scenario = Scenario {
     ..USUAL
 };
 
-/// The worker loads beside the load, on the one CPU that is left: 3.6 s in exact mode, and in fast
-/// mode three times as long.
+/// The worker may load beside hogs: 3.6 s in exact mode, and in fast mode three times as long.
 const BACK_LIMIT: Duration = Duration::from_secs(30);
 /// A longer restart hangs somewhere: the console log records the state of its threads.
 const BACK_USUALLY: Duration = Duration::from_secs(15);
+/// The statistics show the CPUs that are online once a second at the latest.
+const FOLLOWS_LIMIT: Duration = Duration::from_secs(5);
 const SIGNAL_LIMIT: Duration = Duration::from_secs(3);
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -89,26 +91,68 @@ fn cycles(n: u32, mut once: impl FnMut() -> Result<()>) -> Result<()> {
 }
 
 fn signal_after_restart(guest: &Guest) -> Result<()> {
+    let last = guest.cpus - 1;
     for (name, signal) in [("SIGTERM", libc::SIGTERM), ("SIGINT", libc::SIGINT)] {
+        kernel::set_online(last, false)?;
         let scheduler = Scheduler::start(guest, &[])?;
-        go_and_come_back(guest, &scheduler).with_context(|| format!("before {name}"))?;
+        restart_at(&scheduler, last, true)?;
         scheduler.stop(signal, SIGNAL_LIMIT).with_context(|| format!("{name} after a restart"))?;
+    }
+    let scheduler = Scheduler::start(guest, &["--primary-domain", "0"])?;
+    for online in [false, true] {
+        restart_at(&scheduler, last, online)?;
+    }
+    scheduler.finish().map(drop)
+}
+
+/// Takes a CPU offline and online. The scheduler follows.
+fn go_and_come_back(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
+    let last = guest.cpus - 1;
+    for (online, cpus) in [(false, last), (true, guest.cpus)] {
+        if stays_loaded()? {
+            change(last, online, || follows(scheduler, cpus as u64))?;
+        } else {
+            restart_at(scheduler, last, online)?;
+        }
     }
     Ok(())
 }
 
-/// Takes a CPU offline and online, and waits for one restart after each.
-pub fn go_and_come_back(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
-    let last = guest.cpus - 1;
-    for (online, event) in [(false, "offline"), (true, "online")] {
-        let restarts = scheduler.statistics()?.count("restarts")?;
-        // From a thread of its own, because the write may hang.
-        let change = std::thread::spawn(move || kernel::set_online(last, online));
-        wait_for_restart(scheduler, restarts)
-            .with_context(|| format!("after CPU {last} went {event}"))?;
-        change.join().expect("switching a CPU does not panic")?;
+/// Before 7.0 the kernel warns when a CPU goes offline while a scheduler stays loaded.
+fn stays_loaded() -> Result<bool> {
+    let release = kernel::release()?;
+    let major = release.split('.').next().and_then(|major| major.parse::<u32>().ok());
+    Ok(major.with_context(|| format!("the kernel's release is {release:?}"))? >= 7)
+}
+
+/// Switches a CPU so that the scheduler has to start again, and waits for that.
+pub fn restart_at(scheduler: &Scheduler, cpu: usize, online: bool) -> Result<()> {
+    let restarts = scheduler.statistics()?.count("restarts")?;
+    change(cpu, online, || wait_for_restart(scheduler, restarts))
+}
+
+/// Switches a CPU, from a thread of its own because the write may hang, and awaits what follows.
+fn change(cpu: usize, online: bool, awaited: impl FnOnce() -> Result<()>) -> Result<()> {
+    let change = std::thread::spawn(move || kernel::set_online(cpu, online));
+    let event = if online { "online" } else { "offline" };
+    awaited().with_context(|| format!("after CPU {cpu} went {event}"))?;
+    change.join().expect("switching a CPU does not panic")
+}
+
+/// Waits until the scheduler counts so many CPUs; it must not have been started again.
+fn follows(scheduler: &Scheduler, cpus: u64) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        scheduler.expect_in_charge()?;
+        let now = scheduler.statistics()?;
+        ensure!(now.count("restarts")? == 0, "the scheduler was started again");
+        let counted = now.count("nr_cpus")?;
+        if counted == cpus {
+            return Ok(());
+        }
+        ensure!(start.elapsed() < FOLLOWS_LIMIT, "the scheduler counts {counted} CPUs, not {cpus}");
+        std::thread::sleep(GLANCE);
     }
-    Ok(())
 }
 
 /// During a restart there is neither a scheduler nor a statistics server, so errors count only

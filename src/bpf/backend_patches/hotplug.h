@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Each change of the CPUs unloads the scheduler.
+ *
+ * Symptom: a CPU goes offline beside many tasks, and a wakeup waits for more than 200 ms.
+ *
+ * Cause: the kernel ejects a scheduler that has no ops.cpu_online and ops.cpu_offline, and asks it
+ * to start again. An unload and a load each stop all tasks for a moment, and in between the new
+ * process competes with the load for the CPUs that are left.
+ *
+ * Fix: both callbacks count the CPUs that are online, and the tasks in the DSQ of a CPU that goes
+ * move to the shared one. The kernel calls it after an RCU grace period: from then on each insert
+ * sees that the CPU is not active (offline_cpu.h). A start is still needed for a CPU that was
+ * offline at the load, because its caches are not known; with a domain, which is fixed; and on
+ * kernels before 7.0, of which 6.12 warns in task_non_contending() whenever a CPU goes offline
+ * while a scheduler stays loaded.
+ *
+ * How to see it: VM scenarios `hotplug` and `hotplug-100`.
+ *
+ * Upstream: none. To start again is the simplest answer that is right.
+ */
+#ifndef __PATCH_HOTPLUG_H
+#define __PATCH_HOTPLUG_H
+
+/* Each way in which the CPU can be on- and offline is counted once. */
+static __always_inline void patch_count_cpu(s32 cpu, bool goes)
+{
+	u64 *word = &patch_offline[patch_group(cpu)];
+
+	if (goes == !!(*word & patch_bit(cpu)))
+		return;
+	*word ^= patch_bit(cpu);
+	nr_online_cpus += goes ? -1 : 1;
+}
+
+static __always_inline void patch_ask_for_restart(void)
+{
+	scx_bpf_exit(SCX_ECODE_RSN_HOTPLUG | SCX_ECODE_ACT_RESTART, "a CPU went on- or offline");
+}
+
+/* The kernel has the deadline server of sched_ext, since 7.0. */
+static __always_inline bool patch_stays_loaded(void)
+{
+	return !patch_has_domain && bpf_core_field_exists(((struct rq *)0)->ext_server);
+}
+
+/* The kernel does not call this callback and the next one at the same time. */
+void BPF_STRUCT_OPS(patch_cpu_offline, s32 cpu)
+{
+	struct task_struct *p;
+
+	if (!patch_stays_loaded()) {
+		patch_ask_for_restart();
+		return;
+	}
+	patch_count_cpu(cpu, true);
+	bpf_for_each(scx_dsq, p, cpu, 0)
+		scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, BACKEND_SHARED_DSQ, 0);
+	patch_kick_all(SCX_KICK_IDLE);
+}
+
+void BPF_STRUCT_OPS(patch_cpu_online, s32 cpu)
+{
+	bool is_known = patch_offline[patch_group(cpu)] & patch_bit(cpu);
+
+	if (patch_stays_loaded() && is_known)
+		patch_count_cpu(cpu, false);
+	else
+		patch_ask_for_restart();
+}
+
+#endif
