@@ -374,6 +374,9 @@ impl<W: Observer> Machine<W> {
             (task.since, task.cpu) = (now, home as u16);
             self.enqueue_requeued(slot, false);
         }
+        if self.scheduler.cpu == cpu {
+            self.scheduler.cpu = self.home_in(Mask::all(self.setup.shape.cpus), cpu);
+        }
         self.empty_queues_of(cpu);
         for slot in 0..self.tasks.len() as u32 {
             let task = &self.tasks[slot as usize];
