@@ -20,6 +20,7 @@ pub struct Adaptive {
     shared: Arc<Shared>,
     /// The profiles of the policy.
     profiles: &'static [KnobProfile],
+    table: &'static Table,
     state: Mutex<State>,
 }
 
@@ -108,16 +109,22 @@ impl Adaptive {
         control: Box<dyn Adapting>,
         profiles: &'static [KnobProfile],
     ) -> Adaptive {
-        shared.knobs.publish(&control.values());
+        let values = control.values();
+        shared.knobs.publish(&values);
         let fast_path = FastPathCounters::default();
         let profile = ProfileInForce { profile: profiles.first(), by: String::new() };
         let state = State { control, profile, fast_path, cpu_idle: None, ran: clock::now() };
-        Adaptive { shared, profiles, state: Mutex::new(state) }
+        Adaptive { shared, profiles, table: values.table(), state: Mutex::new(state) }
     }
 
     /// The profiles that there are.
     pub fn profiles(&self) -> &'static [KnobProfile] {
         self.profiles
+    }
+
+    /// The table of the policy's knobs.
+    pub fn table(&self) -> &'static Table {
+        self.table
     }
 
     /// Notes that the loop runs, also while there is nothing to adapt to.

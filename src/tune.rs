@@ -152,7 +152,7 @@ fn execute(adaptive: &Adaptive, args: &BTreeMap<String, String>) -> Result<Execu
         return Err(format!("{TARGET} has no argument {unknown:?}"));
     }
     let text = |name| args.get(name).map(String::as_str).unwrap_or_default();
-    let table = adaptive.status().values.table();
+    let table = adaptive.table();
     let mut release = KeySet::none(table);
     for name in text("release").split_whitespace() {
         let knob = table.named(name).ok_or_else(|| format!("there is no knob {name:?}"))?;

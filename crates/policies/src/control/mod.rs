@@ -225,13 +225,17 @@ impl Adapting for Controller {
 
     fn pin(&mut self, text: &str) -> Result<Amended, FileError> {
         let amended = self.layers.set(text)?;
-        self.follow_layers();
+        if !amended.named.is_empty() {
+            self.follow_layers();
+        }
         Ok(amended)
     }
 
     fn release(&mut self, keys: KeySet) -> Result<(), KnobError> {
-        self.layers.release(keys)?;
-        self.follow_layers();
+        if !keys.is_empty() {
+            self.layers.release(keys)?;
+            self.follow_layers();
+        }
         Ok(())
     }
 
