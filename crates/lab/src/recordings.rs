@@ -194,7 +194,7 @@ fn neither_names_nor_the_header_of_a_recording_control_the_terminal() {
     }
 }
 
-/// Such a recording exists when a CPU goes offline and the scheduler process restarts.
+/// Such a recording exists when a CPU comes online that was offline at the start.
 #[test]
 fn a_recording_with_a_restart_replays_both_parts() {
     let entries = read(&BYTES).unwrap();

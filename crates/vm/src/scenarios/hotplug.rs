@@ -55,9 +55,19 @@ const SIGNAL_LIMIT: Duration = Duration::from_secs(3);
 const GLANCE: Duration = Duration::from_millis(50);
 
 fn hotplug(guest: &Guest) -> Result<()> {
+    let last = guest.cpus - 1;
     let scheduler = Scheduler::start(guest, &[])?;
-    let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
-    cycles(3, || go_and_come_back(guest, &scheduler))?;
+    let mut plan = vec![Kind::Hog; 2 * guest.cpus];
+    let bound = Kind::BoundSleeper { pause_us: 3_000, cpus: 1 << last };
+    plan.extend([bound, Kind::PinnedHog { cpu: last }, Kind::PipePair]);
+    let load = Load::start(&plan)?;
+    let moves = || watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge());
+    cycles(3, || {
+        switch(guest, &scheduler, false)?;
+        // The kernel lets the tasks that were bound to the CPU use every CPU.
+        moves()?;
+        switch(guest, &scheduler, true)
+    })?;
     watch::every_worker_moves(&load, 4, |_| scheduler.expect_in_charge())?;
     drop(load);
     scheduler.finish().map(drop)
@@ -69,7 +79,10 @@ fn hotplug_100(guest: &Guest) -> Result<()> {
     let witness = Witness::start(guest.cpus)?;
     let mut worst: f64 = 0.0;
     cycles(100, || {
-        let (done, waited) = while_measuring(&witness, || go_and_come_back(guest, &scheduler))?;
+        let (done, waited) = while_measuring(&witness, || {
+            switch(guest, &scheduler, false)?;
+            switch(guest, &scheduler, true)
+        })?;
         done?;
         report::note(waited.to_string());
         worst = worst.max(waited.worst_us);
@@ -105,17 +118,14 @@ fn signal_after_restart(guest: &Guest) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-/// Takes a CPU offline and online. The scheduler follows.
-fn go_and_come_back(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
+/// Takes the last CPU offline or online. The scheduler follows.
+fn switch(guest: &Guest, scheduler: &Scheduler, online: bool) -> Result<()> {
     let last = guest.cpus - 1;
-    for (online, cpus) in [(false, last), (true, guest.cpus)] {
-        if stays_loaded()? {
-            change(last, online, || follows(scheduler, cpus as u64))?;
-        } else {
-            restart_at(scheduler, last, online)?;
-        }
+    if !stays_loaded()? {
+        return restart_at(scheduler, last, online);
     }
-    Ok(())
+    let cpus = if online { guest.cpus } else { last };
+    change(last, online, || follows(scheduler, cpus as u64))
 }
 
 /// Before 7.0 the kernel warns when a CPU goes offline while a scheduler stays loaded.
