@@ -227,8 +227,8 @@ impl<'cb> KernelPort<'cb> {
     /// Tells the fast path which CPUs are offline, if one came or went since the last round.
     fn follow_hotplug(&mut self) {
         let Some(bss) = self.bpf.skel.maps.bss_data.as_deref() else { return };
-        // SAFETY: a reference to live memory, read as volatile because the kernel writes it. Words
-        // of different moments differ from those of the next round, which reads them again.
+        // SAFETY: a reference to live memory, read as volatile because the kernel writes it. If it
+        // writes meanwhile, the next round sees other words, and tells again.
         let gone = CpuMask::from_words(unsafe { std::ptr::read_volatile(&bss.patch_offline) });
         if gone != self.gone {
             self.gone = gone;

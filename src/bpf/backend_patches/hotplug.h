@@ -22,7 +22,7 @@
 #ifndef __PATCH_HOTPLUG_H
 #define __PATCH_HOTPLUG_H
 
-/* Each way in which the CPU can be on- and offline is counted once. */
+/* Counts a CPU that goes or comes back, once if the kernel says so twice. */
 static __always_inline void patch_count_cpu(s32 cpu, bool goes)
 {
 	u64 *word = &patch_offline[patch_group(cpu)];
@@ -38,7 +38,7 @@ static __always_inline void patch_ask_for_restart(void)
 	scx_bpf_exit(SCX_ECODE_RSN_HOTPLUG | SCX_ECODE_ACT_RESTART, "a CPU went on- or offline");
 }
 
-/* The kernel has the deadline server of sched_ext, since 7.0. */
+/* Without a domain, where the kernel has the deadline server of sched_ext: from 7.0 on. */
 static __always_inline bool patch_stays_loaded(void)
 {
 	return !patch_has_domain && bpf_core_field_exists(((struct rq *)0)->ext_server);
