@@ -348,6 +348,7 @@ impl<W: Observer> Machine<W> {
             // The process moves between two rounds.
             let decides = state.current == Current::Scheduler;
             if state.online != online && !decides && (online || self.online > 1) {
+                self.cpus[cpu as usize].left = !online;
                 self.set_online(cpu, online);
             }
         }

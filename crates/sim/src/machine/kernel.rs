@@ -160,12 +160,12 @@ impl<W: Observer> Machine<W> {
         }
     }
 
-    /// Puts a task into a DSQ: that of a CPU if it is online, or the shared one.
+    /// Puts a task into a DSQ: that of a CPU if it has not gone offline, or the shared one.
     pub(super) fn insert(&mut self, slot: u32, cpu: Option<u32>, slice: u64, vtime: u64) {
         self.order += 1;
         let order = self.order;
         let slice = u32::try_from(slice.max(1)).unwrap_or(u32::MAX);
-        let cpu = cpu.filter(|cpu| self.cpus[*cpu as usize].online);
+        let cpu = cpu.filter(|cpu| !self.cpus[*cpu as usize].left);
         let task = self.task(slot);
         (task.slice, task.vtime, task.order) = (slice, vtime, order);
         let queue = match cpu {

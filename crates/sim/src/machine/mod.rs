@@ -377,6 +377,7 @@ impl Cpu {
             kick: Kick::None,
             seen: CpuRecord::default(),
             online: true,
+            left: false,
             skew: 0,
             local: None,
             handed_to: None,

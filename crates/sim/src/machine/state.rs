@@ -138,6 +138,9 @@ pub(super) struct Cpu {
     /// The fast path's record of this CPU.
     pub seen: CpuRecord,
     pub online: bool,
+    /// Whether it has gone offline: `patch_active_dsq` knows that. A CPU that never was online it
+    /// takes for an active one.
+    pub left: bool,
     /// How far its clock is ahead.
     pub skew: u64,
     /// The task in its local DSQ: the wakee for which an order preempts the CPU's task.
