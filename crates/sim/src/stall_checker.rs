@@ -3,7 +3,8 @@
 //! The checker of stalls. Only a decision, or the backend, ends the wait of a task that is queued
 //! to user space: the checker reports tasks that wait there while no round begins.
 
-use super::observer::{Event, TaskId};
+use super::machine::limits::HEARTBEAT;
+use super::observer::{Event, Fault, TaskId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,6 +16,10 @@ use pandemonium_engine::time::{Span, Stamp};
 /// one waits for a CPU, behind a slice, or until Batch work is due.
 const QUIET_MAX: Span = Span::from_millis(100);
 
+/// The same while the backend knows nothing of the last round's Batch tasks, because what that
+/// round published is late: the heartbeat begins the next one.
+const QUIET_MAX_LATE: Span = Span::from_nanos(HEARTBEAT + QUIET_MAX.as_nanos());
+
 /// The account of the tasks that are queued to user space.
 #[derive(Default)]
 pub struct StallChecker {
@@ -25,6 +30,8 @@ pub struct StallChecker {
     decided: Vec<Pid>,
     /// The longest slice that a decision has given.
     longest_slice: Span,
+    /// Whether what the last round published is late.
+    is_late: bool,
     /// When the last round began, or the first of the tasks was queued, whichever is later.
     quiet_since: Stamp,
 }
@@ -65,6 +72,8 @@ impl StallChecker {
                 self.quiet_since = now;
                 return why;
             }
+            Event::Faulted { fault: Fault::LateRevocation, .. } => self.is_late = true,
+            Event::Bounded(_) => self.is_late = false,
             Event::Loaded(_) => {
                 let longest_slice = self.longest_slice;
                 *self = StallChecker { longest_slice, ..StallChecker::default() };
@@ -77,7 +86,7 @@ impl StallChecker {
     /// Returns a sentence if tasks have been waiting for too long.
     pub fn judge(&self, now: Stamp) -> Option<String> {
         let (quiet, nr) = (now.since(self.quiet_since), self.nr_queued);
-        let bound = QUIET_MAX + self.longest_slice;
+        let bound = self.longest_slice + if self.is_late { QUIET_MAX_LATE } else { QUIET_MAX };
         (nr > 0 && quiet > bound).then(|| {
             format!("no round began for {quiet}, longer than {bound}, while {nr} tasks waited")
         })
