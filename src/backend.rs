@@ -137,8 +137,6 @@ pub struct KernelPort<'cb> {
     fast: Option<FastPath<'cb>>,
     bpf: BpfScheduler<'cb>,
     view: MachineView,
-    /// The CPUs that have gone offline since the load.
-    gone: CpuMask,
     /// Whether the policy places all tasks, and needs to know which CPUs are idle and which are
     /// busy.
     places_all: bool,
@@ -186,7 +184,6 @@ impl<'cb> KernelPort<'cb> {
             fast,
             bpf,
             view,
-            gone: CpuMask::EMPTY,
             places_all,
             begun,
             sent: None,
@@ -224,16 +221,14 @@ impl<'cb> KernelPort<'cb> {
         self.refresh_view();
     }
 
-    /// Tells the fast path which CPUs are offline, if one came or went since the last round.
+    /// Tells the fast path which CPUs have gone offline since the load.
     fn follow_hotplug(&mut self) {
-        let Some(bss) = self.bpf.skel.maps.bss_data.as_deref() else { return };
+        let bss = self.bpf.skel.maps.bss_data.as_deref();
+        let (Some(bss), Some(fast)) = (bss, &mut self.fast) else { return };
         // SAFETY: a reference to live memory, read as volatile because the kernel writes it. If it
         // writes meanwhile, the next round sees other words, and tells again.
         let gone = CpuMask::from_words(unsafe { std::ptr::read_volatile(&bss.patch_offline) });
-        if gone != self.gone {
-            self.gone = gone;
-            self.fast.iter_mut().for_each(|fast| fast.set_offline(&gone));
-        }
+        fast.set_offline(&gone);
     }
 
     /// Publishes what this process does: in the middle of a round a late kick must not replace it

@@ -202,9 +202,12 @@ impl<'obj> FastPath<'obj> {
 
     /// Of the CPUs that were online at the load, these are offline now.
     pub fn set_offline(&mut self, gone: &CpuMask) {
-        self.online = self.at_load.without(gone);
-        mark_offline(&self.cpus, &self.online);
-        self.store();
+        let online = self.at_load.without(gone);
+        if online != self.online {
+            self.online = online;
+            mark_offline(&self.cpus, &online);
+            self.store();
+        }
     }
 
     fn store(&self) {
@@ -306,8 +309,8 @@ fn rows() -> usize {
 fn mark_offline(cpus: &Mapped<abi::fp_cpu>, online: &CpuMask) {
     for cpu in (0..cpus.len() as i32).filter_map(CpuId::new) {
         let (record, is_offline) = (cpus.at(cpu.as_raw() as usize), !online.contains(cpu));
-        let marks = [abi::fp_occupant_FP_IDLE, abi::fp_occupant_FP_OFFLINE];
-        let [old, new] = if is_offline { marks } else { [marks[1], marks[0]] };
+        let (idle, offline) = (abi::fp_occupant_FP_IDLE, abi::fp_occupant_FP_OFFLINE);
+        let (old, new) = if is_offline { (idle, offline) } else { (offline, idle) };
         // SAFETY: points into the mapping. Only user space writes the first field, and the CPU
         // itself writes the second one too, as one word.
         unsafe {

@@ -173,7 +173,7 @@ fn source(
 
 /// Applies the profile of the command line, and says which knobs of the user win over it.
 fn start_with_profile(adaptive: &Adaptive, profile: &'static KnobProfile) -> Result<(), String> {
-    let release = KeySet::none(adaptive.status().values.table());
+    let release = KeySet::none(adaptive.table());
     adaptive.tune(&Change { set: "", release, profile: Some((profile, "--profile")) })?;
     let status = adaptive.status();
     for (knob, word) in status.values.iter() {

@@ -134,7 +134,7 @@ impl Handover {
 
     fn restore_profile(&self, source: &Source) -> Option<String> {
         let (name, by) = self.profile.as_ref()?;
-        let release = KeySet::none(source.adaptive.status().values.table());
+        let release = KeySet::none(source.adaptive.table());
         let change = KnobProfile::find(source.adaptive.profiles(), name).and_then(|profile| {
             source.adaptive.tune(&Change { set: "", release, profile: Some((profile, by)) })
         });

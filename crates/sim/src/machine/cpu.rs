@@ -116,6 +116,15 @@ impl<W: Observer> Machine<W> {
         }
     }
 
+    /// Kicks each CPU that idles.
+    pub(super) fn kick_idle_cpus(&mut self) {
+        for cpu in 0..self.setup.shape.cpus {
+            if self.cpus[cpu as usize].current == Current::Idle {
+                self.kick_cpu(cpu, Kick::Idle);
+            }
+        }
+    }
+
     /// A kick reaches `cpu`. It does not preempt the scheduler process: the fast path never
     /// intends that.
     pub(super) fn kick_arrives(&mut self, cpu: u32) {

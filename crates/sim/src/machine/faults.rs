@@ -405,10 +405,6 @@ impl<W: Observer> Machine<W> {
             let slice = self.tasks[slot as usize].slice;
             self.insert(slot, None, slice.into(), vtime);
         }
-        for other in 0..self.setup.shape.cpus {
-            if self.cpus[other as usize].current == Current::Idle {
-                self.kick_cpu(other, Kick::Idle);
-            }
-        }
+        self.kick_idle_cpus();
     }
 }

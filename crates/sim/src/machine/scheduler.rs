@@ -273,10 +273,6 @@ impl<W: Observer> Machine<W> {
                 self.queue_up(slot, 0);
             }
         }
-        for cpu in 0..self.setup.shape.cpus {
-            if self.cpus[cpu as usize].current == Current::Idle {
-                self.kick_cpu(cpu, Kick::Idle);
-            }
-        }
+        self.kick_idle_cpus();
     }
 }
