@@ -56,7 +56,7 @@ struct order_slot {
 	/* The last execution: when, and the pid that was preempted for it. */
 	u64 executed_at;
 	u32 victim;
-	/* When the owner queued its last message, in units of 2^20 ns. Wraps. */
+	/* When the owner queued its last message or used up a slice: order_note_time(). */
 	u32 noted;
 	/* Whether another order has been asked for. User space clears it. */
 	u32 asked;
@@ -126,9 +126,15 @@ static __always_inline struct order_slot *order_slot_of(u32 pid)
 	return order_slot_at(pid, 0);
 }
 
+/* The time in units of 2^20 ns. Wraps. */
+static __always_inline u32 order_note_time(void)
+{
+	return bpf_ktime_get_ns() >> 20;
+}
+
 /*
- * The slot for a pid that has none: an empty one of its set, or the one of which no message came
- * for longest. Returns its way. Not static: few messages need it.
+ * The slot for a pid that has none: an empty one of its set, or the one that was noted longest ago.
+ * Returns its way. Not static: few messages need it.
  */
 __noinline u32 order_choose_way(u32 pid, u32 noted)
 {
@@ -164,7 +170,7 @@ static __always_inline u32 order_tier(const struct order_slot *slot, const struc
 static __always_inline void order_note_message(const struct task_struct *p, u64 ticket)
 {
 	struct order_slot *slot = order_slot_of(p->pid);
-	u32 noted = bpf_ktime_get_ns() >> 20;
+	u32 noted = order_note_time();
 
 	if (slot->pid != p->pid)
 		slot = order_slot_at(p->pid, order_choose_way(p->pid, noted));
@@ -190,6 +196,7 @@ static __always_inline void order_note_renewal(const struct task_struct *p, u64 
 	struct order_slot *slot = order_slot_of(p->pid);
 
 	order_count(ORDER_RENEWED);
+	slot->noted = order_note_time();
 	slot->asked = 1;
 	slot->ticket = ticket;
 	slot->answers = ticket;
@@ -538,10 +545,11 @@ static __always_inline s32 patch_nr_queued(u64 dsq)
  */
 static __always_inline u64 order_renew(struct task_struct *p, u64 slice)
 {
-	const struct order_slot *slot = order_slot_of(p->pid);
+	struct order_slot *slot = order_slot_of(p->pid);
 
 	if (!order_bounds.enabled || slot->tier != FP_BATCH || !order_is_owner(slot, p))
 		return slice;
+	slot->noted = order_note_time();
 	scx_bpf_task_set_dsq_vtime(p, bpf_ktime_get_ns() + slot->key_offset);
 	return slot->slice;
 }

@@ -64,20 +64,36 @@ int patch_prefer_urgent(void *unused)
 }
 
 /*
+ * For so long a task counts as Batch after its last message or used-up slice, in units of 2^20 ns:
+ * 262 ms, about the life of an order.
+ */
+#define PATCH_BATCH_TIME 250
+
+/*
+ * Whether the task is Batch. One that has found an idle CPU at each wakeup since the time above has
+ * also slept before the end of each slice, so it runs briefly whatever user space said of it.
+ */
+static __always_inline bool patch_is_batch(struct task_struct *p)
+{
+	const struct order_slot *slot = order_slot_of(p->pid);
+
+	return slot->tier == FP_BATCH && order_is_owner(slot, p) &&
+	       order_note_time() - slot->noted < PATCH_BATCH_TIME;
+}
+
+/*
  * An idle CPU among those that urgent tasks prefer; -EBUSY if there is none, or if the task is
- * Batch. A task that user space does not know has found an idle CPU whenever it woke up, so it
- * runs briefly.
+ * Batch.
  */
 __noinline s32 patch_idle_urgent(struct task_struct *p __arg_trusted, s32 prev_cpu, u64 wake_flags)
 {
-	const struct order_slot *slot = order_slot_of(p->pid);
 	struct patch_urgent *urgent;
 	struct bpf_cpumask *cpus;
 	s32 cpu = -EBUSY;
 	u32 key = 0;
 
 	urgent = bpf_map_lookup_elem(&patch_urgents, &key);
-	if (!urgent || (slot->tier == FP_BATCH && order_is_owner(slot, p)))
+	if (!urgent || patch_is_batch(p))
 		return cpu;
 	bpf_rcu_read_lock();
 	cpus = urgent->cpus;

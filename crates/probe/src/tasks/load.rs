@@ -38,6 +38,13 @@ pub enum Kind {
         /// Length of each sleep.
         pause_us: u64,
     },
+    /// Computes once, and is a sleeper from then on.
+    Loader {
+        /// CPU time until the first sleep.
+        work_us: u64,
+        /// Length of each sleep.
+        pause_us: u64,
+    },
     /// A sleeper that is allowed on some CPUs only.
     BoundSleeper {
         /// Length of each sleep.
@@ -97,6 +104,7 @@ impl Kind {
             Kind::SchedExtHog => "SCHED_EXT hog",
             Kind::PinnedHog { .. } => "pinned hog",
             Kind::Sleeper { .. } => "sleeper",
+            Kind::Loader { .. } => "loader",
             Kind::BoundSleeper { .. } => "bound sleeper",
             Kind::Periodic { .. } => "periodic task",
             Kind::PipePair => "pipe",
@@ -197,6 +205,10 @@ impl Load {
             Kind::SchedExtHog => work::hog_of_class(slot, work::SCHED_EXT),
             Kind::PinnedHog { cpu } => work::pinned_hog(slot, cpu),
             Kind::Sleeper { pause_us } => work::sleeper(slot, pause_us),
+            Kind::Loader { work_us, pause_us } => {
+                lives::work_for(work_us);
+                work::sleeper(slot, pause_us)
+            }
             Kind::BoundSleeper { pause_us, cpus } => work::bound_sleeper(slot, pause_us, cpus),
             Kind::Periodic { period_us } => work::periodic(slot, period_us),
             Kind::Forker => work::forker(slot),

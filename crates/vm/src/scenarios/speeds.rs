@@ -18,9 +18,9 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "urgent-cpus",
         about: "two of four CPUs are made slow by what the kernel's files say of them: urgent \
-            tasks run on the fast ones, Batch tasks on all, and when the files change the \
-            preference follows without a restart. In exact mode: on a busy host a CPU that is \
-            woken counts as busy for long",
+            tasks run on the fast ones, also those that were Batch before, Batch tasks on all, \
+            and when the files change the preference follows without a restart. In exact mode: on \
+            a busy host a CPU that is woken counts as busy for long",
         cpus: Some(4),
         limit_s: 120,
         exact: true,
@@ -109,6 +109,9 @@ fn urgent_cpus(guest: &Guest) -> Result<()> {
         permille >= HOGS_MIN_PERMILLE,
         "four hogs leave slow CPUs idle: {permille} of 1000 units there"
     );
+    let permille = permille_outside(&scheduler, &LOADING, LAST_TWO, WINDOW)?;
+    report::note(format!("of 1000 units after loading {permille} on slow CPUs"));
+    ensure!(permille <= STRAYS_MAX_PERMILLE, "after loading {permille} of 1000 units on slow CPUs");
 
     set_capacities(guest, FIRST_TWO)?;
     metronome::stop(guest.cpus)?;
@@ -124,6 +127,9 @@ fn urgent_cpus(guest: &Guest) -> Result<()> {
 
 /// Tasks that sleep most of the time: two fit on two CPUs.
 const LIGHT: [Kind; 2] = [Kind::Sleeper { pause_us: 3_000 }; 2];
+
+/// They compete for the CPUs at first, and become Batch. Then all fit on two CPUs.
+const LOADING: [Kind; 8] = [Kind::Loader { work_us: 200_000, pause_us: 5_000 }; 8];
 
 fn expect_printed(scheduler: &Scheduler, what: &str, limit: Duration) -> Result<()> {
     let start = Instant::now();
