@@ -149,7 +149,15 @@ pub fn make_this_real_time() {
     make_real_time(0);
 }
 
-/// Undoes [`make_this_real_time`]. The nice value stays.
+/// Starts threads that are real-time, and so are those that they start.
+pub fn start_real_time<T>(start: impl FnOnce() -> T) -> T {
+    set_real_time(0, 0);
+    let started = start();
+    make_this_ordinary();
+    started
+}
+
+/// Makes the calling thread ordinary if it is real-time. The nice value stays.
 pub fn make_this_ordinary() {
     let none = libc::sched_param { sched_priority: 0 };
     // SAFETY: plain system calls.
@@ -170,12 +178,15 @@ pub fn name_this(program: &std::path::Path) {
     }
 }
 
-/// Threads that a real-time thread starts are ordinary ones.
+/// Threads that the real-time thread starts are ordinary ones.
 fn make_real_time(thread: libc::pid_t) {
+    set_real_time(thread, libc::SCHED_RESET_ON_FORK);
+}
+
+fn set_real_time(thread: libc::pid_t, flags: libc::c_int) {
     let lowest = libc::sched_param { sched_priority: 1 };
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: a plain system call.
-    let result = unsafe { libc::sched_setscheduler(thread, policy, &lowest) };
+    let result = unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO | flags, &lowest) };
     // A thread that has ended needs no policy. If it is refused, the watchdog remains.
     let has_ended = std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
     if result != 0 && !has_ended {

@@ -125,12 +125,14 @@ impl Source {
 /// The arguments of a request.
 type Arguments = BTreeMap<String, String>;
 
-/// Opens a target for a client. `open` makes what responds to its requests.
+/// Opens a target for a client. `open` makes what responds to its requests, from then on in an
+/// ordinary thread.
 fn opener<R>(open: impl Fn() -> R + Send + 'static) -> Box<dyn StatsOpener<(), ()>>
 where
     R: FnMut(&Arguments) -> Result<Value> + 'static,
 {
     Box::new(move |_| {
+        process::make_this_ordinary();
         let mut respond = open();
         let read: Box<dyn StatsReader<(), ()>> = Box::new(move |args, _channels| respond(args));
         Ok(read)
@@ -182,7 +184,10 @@ fn everything(source: Source) -> StatsServerData<(), ()> {
     let query_server = explain::QueryServer::of(Arc::clone(&source.shared));
     let tune =
         move |args: &Arguments, _: (&_, &_)| tune::respond(&adaptive, rules.as_deref(), args);
-    let explain = move |args: &Arguments, _: (&_, &_)| explain::respond(&query_server, args);
+    let explain = move |args: &Arguments, _: (&_, &_)| {
+        process::make_this_ordinary();
+        explain::respond(&query_server, args)
+    };
     statistics(source)
         .add_stats(tune::TARGET, Box::new(tune))
         .add_stats(explain::TARGET, Box::new(explain))
@@ -196,9 +201,10 @@ fn profile(source: Source) -> StatsServerData<(), ()> {
 }
 
 /// Serves everything to the scheduler's user until the result is dropped. Replaces the socket of an
-/// earlier scheduler.
+/// earlier scheduler. Real-time threads change knobs, so that the user's change need not wait for
+/// the tasks that it is about.
 pub fn serve(source: Source) -> Result<StatsServer<(), ()>> {
-    StatsServer::new(everything(source)).launch()
+    process::start_real_time(|| StatsServer::new(everything(source)).launch())
 }
 
 /// Serves to a group what it may do, likewise.
