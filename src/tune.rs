@@ -16,7 +16,7 @@ use super::adaptive::{Adaptive, Change, Status};
 use super::cli::TuneArguments;
 use super::group_socket::Grant;
 use super::rules::RuleKeeper;
-use super::{client, output};
+use super::{client, output, process};
 use anyhow::{Result, anyhow};
 use pandemonium_engine::knobs::{self, Amended, KeySet, KnobProfile};
 use pandemonium_host::failure::Failure;
@@ -103,8 +103,9 @@ fn is_profile(line: &str) -> bool {
     line.split('=').next().map(str::trim) == Some(PROFILE)
 }
 
-/// Reads the rules for processes again.
+/// Reads the rules for processes again. That takes too long for a real-time thread.
 fn reload(rules: Option<&RuleKeeper>) -> Response {
+    process::make_this_ordinary();
     let none = || "the scheduler was started without rules: give it a file with --rules".into();
     match rules.ok_or_else(none).and_then(|rules| rules.reload().map(|_| rules.counts())) {
         Ok((rules, processes)) => Response::Knobs(vec![Knob {
