@@ -90,8 +90,9 @@ fn decisions(out: &mut Writer, m: &Metrics) {
     out.family(Kind::Counter, "messages", "Tasks that were queued to user space", &causes);
     out.one(Kind::Counter, "rescues", "Decisions by age rather than by order", m.nr_rescues as f64);
     let help = "Counters that the policy declares";
+    let events = m.policy_counters.iter();
     let events: Vec<Sample> =
-        m.policy_counters.iter().map(|(name, count)| labelled("event", name, *count)).collect();
+        events.map(|(name, counter)| labelled("event", name, counter.count)).collect();
     out.family(Kind::Counter, "policy_events", help, &events);
     let help = "Times that slices were shortened because latency was bad";
     out.one(Kind::Counter, "tightened", help, m.nr_tightened as f64);
@@ -196,6 +197,7 @@ fn doublings(fine: &Fine) -> Vec<(f64, u64)> {
 mod tests {
     use super::*;
     use crate::fast_path_counters::tests::fast_path_counters;
+    use crate::metrics::PolicyCounter;
     use pandemonium_engine::time::Span;
     use prometheus_parse::{Scrape, Value};
 
@@ -207,7 +209,7 @@ mod tests {
             policy: "pandemonium".into(),
             fast_path: "loaded without \"timers\"\n".into(),
             regime: "HEAVY".into(),
-            policy_counters: [("predictions".to_owned(), 17)].into(),
+            policy_counters: [("predictions".to_owned(), PolicyCounter { count: 17 })].into(),
             nr_orders: 5,
             nr_kernel_dispatches: 72,
             stalled_ms: 1_500,

@@ -5,7 +5,7 @@
 use super::adaptive::Adaptive;
 use super::fast_path_counters::Event;
 use super::group_socket::{Grant, GroupSocket};
-use super::metrics::{Metrics, Tail};
+use super::metrics::{Metrics, PolicyCounter, Tail};
 use super::programs::Programs;
 use super::reading::{Driver, Reading};
 use super::restarts::RestartTimes;
@@ -61,8 +61,8 @@ impl Source {
     }
 
     /// The counters that the policy declares.
-    fn policy_counters(&self) -> BTreeMap<String, u64> {
-        let counts = self.shared.policy.read();
+    fn policy_counters(&self) -> BTreeMap<String, PolicyCounter> {
+        let counts = self.shared.policy.read().into_iter().map(|count| PolicyCounter { count });
         let names = self.policy.counters.iter().map(|counter| counter.name.to_owned());
         names.zip(counts).collect()
     }
@@ -104,7 +104,7 @@ impl Source {
         };
         metrics.take_numbers(n);
         let predictions = metrics.policy_counters.get("predictions");
-        metrics.procdb_hits = predictions.copied().unwrap_or_default();
+        metrics.procdb_hits = predictions.map_or(0, |counter| counter.count);
         metrics.take_events(&after.fast_path);
         // The worker publishes these four times a second: a shorter interval may have none, and
         // shows the last second instead.
@@ -141,7 +141,10 @@ where
 
 /// The server's description.
 fn description() -> StatsServerData<(), ()> {
-    StatsServerData::new().add_meta(Metrics::meta()).add_meta(Tail::meta())
+    StatsServerData::new()
+        .add_meta(Metrics::meta())
+        .add_meta(PolicyCounter::meta())
+        .add_meta(Tail::meta())
 }
 
 /// The targets that change and ask nothing. Each client has its own previous reading.
@@ -222,4 +225,28 @@ pub fn serve_group(source: Source, socket: &GroupSocket) -> Result<StatsServer<(
 /// Describes every field.
 pub fn describe(out: &mut impl Write) -> Result<()> {
     description().describe_meta(out, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::PATIENCE_MS;
+
+    /// The two requests that `scxtop` and `scxstats_to_openmetrics.py` make.
+    #[test]
+    fn other_tools_find_the_statistics_by_their_metadata() {
+        let path = std::env::temp_dir().join(format!("pandemonium-stats-{}", std::process::id()));
+        let top = |_: &Arguments, _: (&_, &_)| Metrics::default().to_json();
+        let data = description().add_stats("top", Box::new(top));
+        let _server = StatsServer::new(data).set_path(&path).launch().unwrap();
+        let mut client = StatsClient::new().set_path(&path).connect(Some(PATIENCE_MS)).unwrap();
+        let meta: BTreeMap<String, StatsMeta> = client.request("stats_meta", vec![]).unwrap();
+        let tops: Vec<_> = meta.values().filter(|it| it.attrs.top.is_some()).collect();
+        let [top] = tops.as_slice() else { panic!("{} structs are the top one", tops.len()) };
+        let values: Value = client.request("stats", vec![]).unwrap();
+        for name in top.fields.keys() {
+            assert!(values.get(name).is_some(), "{name} is described and not given");
+        }
+        assert_eq!(values.as_object().unwrap().len(), top.fields.len());
+    }
 }

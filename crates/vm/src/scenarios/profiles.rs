@@ -17,7 +17,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-pub const PROFILES: Scenario = Scenario {
+pub const ALL: &[Scenario] = &[Scenario {
     name: "profiles",
     about: "the profile is changed 1000 times under load: the scheduler stays loaded, each change \
         takes less than 1 ms, no frame is late, wakeups are as early as before, and the last \
@@ -28,7 +28,7 @@ pub const PROFILES: Scenario = Scenario {
     once: true,
     run: profiles,
     ..USUAL
-};
+}];
 
 /// The name of the hog that a rule is about.
 const RULED: &CStr = c"ruled";

@@ -23,10 +23,8 @@ const BACK_LIMIT: Duration = Duration::from_secs(150);
 /// offline meanwhile, which ejects a scheduler; ours starts again in the same unit.
 pub fn suspend(_: &Guest) -> Result<()> {
     let states = fs::read_to_string("/sys/power/state").context("the states of sleep")?;
-    if !states.split_whitespace().any(|state| state == "mem") {
-        report::note(format!("skipped: this kernel suspends to {:?} only", states.trim()));
-        return Ok(());
-    }
+    let has_mem = states.split_whitespace().any(|state| state == "mem");
+    ensure!(has_mem, "this kernel suspends to {:?} only", states.trim());
     let hook = Path::new(HOOKS).join("vm-alarm");
     fs::create_dir(HOOKS).context("creating the folder of hooks")?;
     fs::write(&hook, ALARM).context("writing the hook")?;
