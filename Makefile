@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 
 .PHONY: run test fuzz sanitize test-kernels bench lab probe dist package check setup build install uninstall deb \
-	distribution
+	distribution static
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 PREFIX = /usr/local
@@ -56,6 +56,14 @@ distribution: deb
 	.ci/setup distribution
 	lintian --fail-on error,warning --allow-root $(PACKAGE) $(TOOLS)
 	$(VM) distribution $(PACKAGE) $(TOOLS)
+
+# A scheduler without shared libraries, in target/static; then it schedules a machine in QEMU.
+static: setup
+	.ci/setup static
+	packaging/static $(TARGET)/static
+	cargo build --release --workspace
+	$(VM) suite --scheduler $(TARGET)/static/scx_pandemonium_user --series 7.3 \
+		--only check --only mix --only partial --only stopped
 
 # The same scenarios on Linux 6.12, built from source once (about 10 minutes on two cores).
 test-kernels: setup

@@ -78,6 +78,8 @@ mod metrics;
 mod metrics_command;
 #[cfg(not(docsrs))]
 mod monitor;
+#[cfg(target_env = "musl")]
+mod musl;
 #[cfg(not(docsrs))]
 mod mutex;
 #[cfg(not(docsrs))]

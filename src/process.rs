@@ -159,7 +159,7 @@ pub fn start_real_time<T>(start: impl FnOnce() -> T) -> T {
 
 /// Makes the calling thread ordinary if it is real-time. The nice value stays.
 pub fn make_this_ordinary() {
-    let none = libc::sched_param { sched_priority: 0 };
+    let none = priority(0);
     // SAFETY: plain system calls.
     unsafe {
         // With `--partial` the backend has put this thread into its class meanwhile.
@@ -178,13 +178,21 @@ pub fn name_this(program: &std::path::Path) {
     }
 }
 
+/// Musl has more fields, of which the kernel knows nothing.
+fn priority(priority: libc::c_int) -> libc::sched_param {
+    // SAFETY: numbers, for which zero is a value.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = priority;
+    parameters
+}
+
 /// Threads that the real-time thread starts are ordinary ones.
 fn make_real_time(thread: libc::pid_t) {
     set_real_time(thread, libc::SCHED_RESET_ON_FORK);
 }
 
 fn set_real_time(thread: libc::pid_t, flags: libc::c_int) {
-    let lowest = libc::sched_param { sched_priority: 1 };
+    let lowest = priority(1);
     // SAFETY: a plain system call.
     let result = unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO | flags, &lowest) };
     // A thread that has ended needs no policy. If it is refused, the watchdog remains.

@@ -40,11 +40,12 @@ const BUILDS: &str = "it builds, and no compiler is here: every other command us
 const INSTALLS: &str = "a step before it runs it";
 
 /// The first line that begins a command says how it is run.
-const COMMANDS: [(&str, How); 44] = [
+const COMMANDS: [(&str, How); 45] = [
     ("make run", Not("it boots a machine, and this is one")),
     ("make test", Not("it is the test that this is a part of")),
     ("make build", Not(BUILDS)),
     ("make deb", Not(BUILDS)),
+    ("make static", Not(BUILDS)),
     ("sudo make install", Not("no sources are here: a test installs from them, without root")),
     ("sudo make uninstall", Not("no sources are here: a test removes it, without root")),
     ("sudo apt install ", Not(INSTALLS)),
