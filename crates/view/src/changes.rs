@@ -94,6 +94,14 @@ fn settings(before: &Sample, after: &Sample) -> Vec<Change> {
     let differ = numbers.into_iter().filter(|(_, was, is)| was != is);
     let mut changes: Vec<Change> =
         differ.map(|(what, was, is)| (Weight::Neutral, format!("{what}: {was} -> {is}"))).collect();
+    if after.profile != before.profile {
+        let by = match after.profile_by.as_str() {
+            "" => String::new(),
+            by => format!(", by {by}"),
+        };
+        let text = format!("profile {} -> {}{by}", before.profile, after.profile);
+        changes.push((Weight::Neutral, text));
+    }
     if after.fast_path != before.fast_path {
         changes.push((Weight::Neutral, format!("fast path: {}", after.fast_path)));
     }
@@ -109,6 +117,7 @@ mod tests {
             health: "ok".into(),
             policy: "pandemonium".into(),
             regime: "MIXED".into(),
+            profile: "auto".into(),
             nr_user_dispatches: 9,
             slice_us: 1000,
             ..Sample::default()
@@ -129,6 +138,11 @@ mod tests {
         assert_eq!(texts(|it| it.regime = "HEAVY".into()), ["load MIXED -> HEAVY"]);
         assert_eq!(texts(|it| it.burst = 1), ["a burst of wakeups begins"]);
         assert_eq!(texts(|it| it.slice_us = 750), ["slice (us): 1000 -> 750"]);
+        assert_eq!(texts(|it| it.profile = "server".into()), ["profile auto -> server"]);
+        assert_eq!(
+            texts(|it| (it.profile, it.profile_by) = ("gaming".into(), "GameMode".into())),
+            ["profile auto -> gaming, by GameMode"]
+        );
         assert_eq!(texts(|it| it.nr_stalls = 2), ["2 stalls: the backend decided meanwhile"]);
         assert_eq!(texts(|it| it.health = "3 page faults".into()), ["health: 3 page faults"]);
         assert_eq!(

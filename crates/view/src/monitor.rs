@@ -68,7 +68,13 @@ impl Monitor {
                 x = canvas.text(x + 2, 0, word, self.palette.path(1));
             }
         }
-        canvas.text(x + 2, 0, &format!("{} CPUs", sample.nr_cpus), self.palette.faint());
+        // The defaults need no words, and another policy has no profiles.
+        let profile = match sample.profile.as_str() {
+            "" | "auto" => String::new(),
+            name => format!(", profile {name}"),
+        };
+        let about = format!("{} CPUs{profile}", sample.nr_cpus);
+        canvas.text(x + 2, 0, &about, self.palette.faint());
         let seconds = self.interval.as_secs_f64();
         canvas.text_right(0, &format!("every {seconds} s "), self.palette.faint());
         let (weight, text) = match (self.waiting, sample.health.as_str()) {
@@ -379,6 +385,18 @@ mod tests {
         view.news(sample("ok"));
         let text = drawn(&view, 80, 24);
         assert!(text.contains("health: ok") && text.contains("there again"), "{text}");
+    }
+
+    #[test]
+    fn a_chosen_profile_is_named() {
+        let header = |profile: &str| {
+            let mut view = view();
+            let sample = Sample { nr_cpus: 4, profile: profile.into(), ..Sample::default() };
+            view.news(News::Sample(Duration::from_secs(9), Box::new(sample)));
+            drawn(&view, 80, 24)
+        };
+        assert!(header("gaming").contains("4 CPUs, profile gaming"));
+        assert!(!header("auto").contains("profile"));
     }
 
     #[test]

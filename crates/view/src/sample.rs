@@ -19,6 +19,8 @@ pub struct Sample {
     pub health: String,
     pub policy: String,
     pub regime: String,
+    pub profile: String,
+    pub profile_by: String,
     pub fast_path: String,
     pub burst: u64,
     pub longrun: u64,
@@ -78,8 +80,8 @@ pub struct Paths {
 impl Sample {
     /// The sample with texts that cannot control a terminal.
     pub fn cleaned(mut self) -> Sample {
-        let texts = [&mut self.health, &mut self.policy, &mut self.regime, &mut self.fast_path];
-        for text in texts {
+        let Sample { health, policy, regime, profile, profile_by, fast_path, .. } = &mut self;
+        for text in [health, policy, regime, profile, profile_by, fast_path] {
             *text = one_line(text).into_owned();
         }
         self
@@ -142,11 +144,14 @@ mod tests {
             health: hostile(),
             policy: hostile(),
             regime: hostile(),
+            profile: hostile(),
+            profile_by: hostile(),
             fast_path: hostile(),
             ..Sample::default()
         };
-        let sample = sample.cleaned();
-        for text in [sample.health, sample.policy, sample.regime, sample.fast_path] {
+        let Sample { health, policy, regime, profile, profile_by, fast_path, .. } =
+            sample.cleaned();
+        for text in [health, policy, regime, profile, profile_by, fast_path] {
             assert_eq!(text, "a?[2J?");
         }
     }

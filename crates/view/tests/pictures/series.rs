@@ -71,6 +71,8 @@ fn after(sum: &mut Sample, second: u64) -> Sample {
         health: health.into(),
         policy: "pandemonium".into(),
         regime: regime.into(),
+        profile: if second >= 40 { "gaming" } else { "auto" }.into(),
+        profile_by: if second >= 40 { "GameMode" } else { "" }.into(),
         fast_path: "loaded".into(),
         burst: burst.into(),
         longrun: u64::from((30..34).contains(&second)),
