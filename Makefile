@@ -54,6 +54,7 @@ deb: setup
 # installs that Debian into the cache.
 distribution: deb
 	.ci/setup distribution
+	packaging/lint
 	lintian --fail-on error,warning --allow-root $(PACKAGE) $(TOOLS)
 	$(VM) distribution $(PACKAGE) $(TOOLS)
 

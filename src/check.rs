@@ -8,6 +8,7 @@
 mod facts;
 mod findings;
 mod kernel_names;
+mod newer;
 
 use self::facts::Facts;
 use self::findings::{Finding, Level};

@@ -4,6 +4,7 @@
 
 use super::facts::Facts;
 use super::kernel_names::{BACKEND, of_part};
+use super::newer;
 use crate::fast_path::Part;
 use clap::ValueEnum;
 use pandemonium_host::failure::Failure;
@@ -65,6 +66,7 @@ pub fn judge(facts: &Facts) -> (Vec<Finding>, u8) {
     let refused = backend.as_ref().is_some_and(|finding| finding.level == Level::Failure);
     findings.extend(backend);
     findings.extend(fast_path(facts));
+    findings.extend(newer::features(facts));
     findings.push(privileges(facts));
     findings.push(process_numbers(facts));
     findings.push(locked_memory(facts));
@@ -401,7 +403,7 @@ mod tests {
         let (findings, _) = judged(|_| ());
         let topics: Vec<_> = findings.iter().map(|finding| finding.topic).collect();
         assert_eq!(topics.len(), topics.iter().collect::<BTreeSet<_>>().len(), "{topics:?}");
-        assert_eq!(topics.len(), 13, "{topics:?}");
+        assert_eq!(topics.len(), 14, "{topics:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! What the programs need from the kernel, by the names in its type information (BTF), and which of
 //! these names a kernel has.
 
+use super::newer;
 use crate::fast_path::Part;
 use std::collections::BTreeSet;
 
@@ -63,7 +64,7 @@ pub const fn of_part(part: Part) -> &'static [&'static str] {
 /// Every name above.
 pub fn all() -> BTreeSet<&'static str> {
     let parts = Part::ALL.into_iter().flat_map(of_part);
-    BACKEND.iter().chain(parts).copied().collect()
+    BACKEND.iter().chain(parts).copied().chain(newer::names()).collect()
 }
 
 const MAGIC: u16 = 0xeb9f;

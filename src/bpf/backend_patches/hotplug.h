@@ -25,11 +25,9 @@
 /* Counts a CPU that goes or comes back, once if the kernel says so twice. */
 static __always_inline void patch_count_cpu(s32 cpu, bool goes)
 {
-	u64 *word = &patch_offline[patch_group(cpu)];
-
-	if (goes == !!(*word & patch_bit(cpu)))
+	if (goes == patch_is_offline(cpu))
 		return;
-	*word ^= patch_bit(cpu);
+	patch_offline[patch_group(cpu)] ^= patch_bit(cpu);
 	nr_online_cpus += goes ? -1 : 1;
 }
 
@@ -61,9 +59,8 @@ void BPF_STRUCT_OPS(patch_cpu_offline, s32 cpu)
 
 void BPF_STRUCT_OPS(patch_cpu_online, s32 cpu)
 {
-	bool is_known = patch_offline[patch_group(cpu)] & patch_bit(cpu);
-
-	if (patch_stays_loaded() && is_known)
+	/* Others were offline at the load. */
+	if (patch_stays_loaded() && patch_is_offline(cpu))
 		patch_count_cpu(cpu, false);
 	else
 		patch_ask_for_restart();

@@ -28,6 +28,11 @@ static s32 patch_inactive_cpu = -1;
 /* The CPUs that have gone offline since the load: hotplug.h. User space reads it. */
 u64 patch_offline[PATCH_GROUPS];
 
+static __always_inline bool patch_is_offline(s32 cpu)
+{
+	return patch_offline[patch_group(cpu)] & patch_bit(cpu);
+}
+
 /*
  * While a CPU is not active, its runqueue has a balance callback installed for good: the one that
  * pushes tasks away. At other times the field is set for moments only. A CPU that is then taken
@@ -45,7 +50,7 @@ static __always_inline bool patch_check_inactive(s32 cpu)
 {
 	if (!patch_is_inactive(cpu))
 		return false;
-	if (!(patch_offline[patch_group(cpu)] & patch_bit(cpu)))
+	if (!patch_is_offline(cpu))
 		patch_inactive_cpu = cpu;
 	return true;
 }
