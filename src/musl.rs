@@ -2,7 +2,7 @@
 
 //! Two functions that musl has and does not implement: it makes no system call and reports ENOSYS,
 //! because POSIX means them for processes and the kernel's calls are about threads. This program
-//! and the backend mean threads. In a static program these definitions take the place of musl's.
+//! means threads. In a static program these definitions take the place of those of musl.
 
 use libc::{c_int, pid_t, sched_param};
 
