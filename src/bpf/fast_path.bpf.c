@@ -92,7 +92,7 @@ static int woken(struct task_struct *p, bool is_new)
 	 */
 	waker = bpf_get_current_task_btf()->pid;
 	n.spare_here = waker && (is_new || here->handoffs);
-	n.tier = is_new ? tier_of_new_task(waker) : tier_of(p->pid);
+	n.tier = is_new ? tier_of_new_task(waker) : tier_of_wakee(p->pid, n.now);
 	cpu = kick_for(p, &n, here);
 	if (waker)
 		here->woke = n.now;

@@ -95,6 +95,8 @@ enum fp_times {
 	 * that its waker hands over.
 	 */
 	FP_TURN_NS = 500 * 1000,
+	/* After a sleep of this length user space takes no wakee for Batch: SLEEP_LONG. */
+	FP_SLEEP_LONG_NS = 128 * 1000 * 1000,
 	/* The shortest time for which a timer is armed. */
 	FP_SOON_NS = 20 * 1000,
 	/*

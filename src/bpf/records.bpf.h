@@ -163,6 +163,21 @@ __noinline u32 tier_of(s32 pid)
 	return tier_by(hint_for(pid));
 }
 
+/*
+ * The tier of a wakee. User space has not seen yet how long it slept, and will take it for
+ * Interactive at least after a long sleep.
+ */
+static u32 tier_of_wakee(s32 pid, u64 now)
+{
+	const struct fp_task *t;
+	u32 tier = tier_of(pid);
+
+	if (tier != FP_BATCH)
+		return tier;
+	t = task_record(pid);
+	return t && t->stopped && now - t->stopped >= FP_SLEEP_LONG_NS ? FP_INTERACTIVE : tier;
+}
+
 /* A new task is Interactive, but no more urgent than its parent. */
 static u32 tier_of_new_task(s32 parent)
 {

@@ -4,7 +4,9 @@
 //! `src/bpf`. Its timers are in `recheck`.
 
 use super::kernel::Wake;
-use super::limits::{BATCH, FOREIGN, HANDOFF_TRUST, IDLE, OFFLINE, RECHECK, SCAN, TURN};
+use super::limits::{
+    BATCH, FOREIGN, HANDOFF_TRUST, IDLE, OFFLINE, RECHECK, SCAN, SLEEP_LONG, TURN,
+};
 use super::orders::OrderSlot;
 use super::rules::{CpuView, Need, Protection, count_handoff, crowd_slice, find_victim};
 use super::state::{CpuRecord, Current, Kick, Where};
@@ -89,6 +91,7 @@ impl<W: Observer> Machine<W> {
         if task.stopped > 0 {
             task.slept = now - task.stopped;
         }
+        let has_rested = how.slept && task.slept >= SLEEP_LONG;
         let here = how.by.unwrap_or(u32::from(task.cpu));
         if !self.setup.fast_path {
             return;
@@ -104,6 +107,9 @@ impl<W: Observer> Machine<W> {
         let mut need = Need { spare_here, ..self.need(slot, here) };
         // A new task is no more urgent than its parent.
         need.tier = parent.map_or(need.tier, |parent| need.tier.min(rank(parent)));
+        if has_rested && need.tier == BATCH {
+            need.tier = rank(Tier::Interactive);
+        }
         let kicked = self.kick_for(slot, &need);
         let handed_off = spare_here && kicked == Some(here);
         if waker {

@@ -27,6 +27,8 @@ pub const KICKS_PER_WINDOW: u32 = 10;
 pub const WINDOW_BITS: u32 = 20;
 /// A waker that sleeps within this handed its CPU over: `FP_HANDOFF_NS`.
 pub const HANDOFF: u64 = 100_000;
+/// After a sleep of this length a wakee counts as Interactive at least: `FP_SLEEP_LONG_NS`.
+pub const SLEEP_LONG: u64 = 128_000_000;
 /// So often in a row until it is trusted: `FP_HANDOFF_TRUST`.
 pub const HANDOFF_TRUST: u8 = 8;
 /// A task that waits for a decision is checked so often: `FP_RECHECK_NS`.

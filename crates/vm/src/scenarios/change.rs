@@ -14,15 +14,16 @@ pub const ALL: &[Scenario] = &[Scenario {
         under the kernel's own scheduler, beside hogs and beside hogs, sleepers and forks. In \
         exact mode: a busy host would delay every task",
     cpus: Some(2),
-    limit_s: 180,
+    limit_s: 300,
     exact: true,
     once: true,
     run: change,
     ..USUAL
 }];
 
-/// CPU time before each change. The task's age and the load differ each time.
-const COMPUTES_US: [u64; 2] = [200_000, 50_000];
+/// CPU time before each change. The task's age and the load differ each time. The latest wakeup of
+/// two changes only is 1.5 to 5.2 ms late under the kernel's own scheduler, which is no measure.
+const COMPUTES_US: [u64; 6] = [200_000, 50_000, 200_000, 50_000, 200_000, 50_000];
 /// Bounds on p99 and on the longest, by the kernel's own.
 const P99_MAX: f64 = 0.5;
 const WORST_MAX: f64 = 1.0;
