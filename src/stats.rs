@@ -231,22 +231,59 @@ pub fn describe(out: &mut impl Write) -> Result<()> {
 mod tests {
     use super::*;
     use crate::client::PATIENCE_MS;
+    use crate::fast_path_counters::FastPathCounters;
 
-    /// The two requests that `scxtop` and `scxstats_to_openmetrics.py` make.
-    #[test]
-    fn other_tools_find_the_statistics_by_their_metadata() {
-        let path = std::env::temp_dir().join(format!("pandemonium-stats-{}", std::process::id()));
-        let top = |_: &Arguments, _: (&_, &_)| Metrics::default().to_json();
+    type Described = BTreeMap<String, StatsMeta>;
+
+    /// What the server answers to the two requests that `scxtop` and `scxstats_to_openmetrics.py`
+    /// make. Each map of the statistics has an entry.
+    fn ask(test: &str) -> (Described, Value) {
+        let name = format!("pandemonium-stats-{test}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut metrics = Metrics::default();
+        metrics.take_fast_path(&FastPathCounters::default());
+        metrics.policy_counters.insert("predictions".into(), PolicyCounter { count: 1 });
+        let top = move |_: &Arguments, _: (&_, &_)| metrics.to_json();
         let data = description().add_stats("top", Box::new(top));
         let _server = StatsServer::new(data).set_path(&path).launch().unwrap();
         let mut client = StatsClient::new().set_path(&path).connect(Some(PATIENCE_MS)).unwrap();
-        let meta: BTreeMap<String, StatsMeta> = client.request("stats_meta", vec![]).unwrap();
-        let tops: Vec<_> = meta.values().filter(|it| it.attrs.top.is_some()).collect();
+        let described = client.request("stats_meta", vec![]).unwrap();
+        (described, client.request("stats", vec![]).unwrap())
+    }
+
+    /// The description of the statistics themselves.
+    fn top(described: &Described) -> &StatsMeta {
+        let tops: Vec<_> = described.values().filter(|it| it.attrs.top.is_some()).collect();
         let [top] = tops.as_slice() else { panic!("{} structs are the top one", tops.len()) };
-        let values: Value = client.request("stats", vec![]).unwrap();
+        top
+    }
+
+    #[test]
+    fn other_tools_find_the_statistics_by_their_metadata() {
+        let (described, values) = ask("fields");
+        let top = top(&described);
         for name in top.fields.keys() {
             assert!(values.get(name).is_some(), "{name} is described and not given");
         }
         assert_eq!(values.as_object().unwrap().len(), top.fields.len());
+    }
+
+    /// `scxstats_to_openmetrics.py` takes a map of structs only, and tells its entries apart by a
+    /// label.
+    #[test]
+    fn the_tools_of_scx_stats_can_read_every_map() {
+        let (described, values) = ask("maps");
+        let maps = values.as_object().unwrap().iter().filter(|(_, value)| value.is_object());
+        let mut seen = 0;
+        for (name, value) in maps {
+            let entries: Vec<_> = value.as_object().unwrap().values().collect();
+            assert!(!entries.is_empty() && entries.iter().all(|entry| entry.is_object()), "{name}");
+            let field = serde_json::to_value(&top(&described).fields[name.as_str()]).unwrap();
+            let entry = field["dict"]["datum"]["struct"].as_str().expect("a map of structs");
+            let user = &described[entry].attrs.user;
+            assert!(user.contains_key("_om_label") && user.contains_key("_om_prefix"), "{name}");
+            seen += 1;
+        }
+        assert_eq!(seen, described.len() - 1, "all structs but the top one are entries of maps");
     }
 }

@@ -27,8 +27,6 @@ pub const KICKS_PER_WINDOW: u32 = 10;
 pub const WINDOW_BITS: u32 = 20;
 /// A waker that sleeps within this handed its CPU over: `FP_HANDOFF_NS`.
 pub const HANDOFF: u64 = 100_000;
-/// After a sleep of this length a wakee counts as Interactive at least: `FP_SLEEP_LONG_NS`.
-pub const SLEEP_LONG: u64 = 128_000_000;
 /// So often in a row until it is trusted: `FP_HANDOFF_TRUST`.
 pub const HANDOFF_TRUST: u8 = 8;
 /// A task that waits for a decision is checked so often: `FP_RECHECK_NS`.
@@ -39,6 +37,8 @@ pub const TURN: u64 = 500_000;
 pub const TURN_BITS: u32 = 19;
 /// Checks of one wait: `FP_RECHECKS`.
 pub const RECHECKS: u32 = 20;
+/// After a sleep of this length a wakee counts as Interactive at least: `FP_SLEEP_LONG_NS`.
+pub const SLEEP_LONG: u64 = 128_000_000;
 /// A timer is not armed for less: `FP_SOON_NS`.
 pub const SOON: u64 = 20_000;
 /// Slices below LatCritical end early if a turn of all waiting tasks takes longer:

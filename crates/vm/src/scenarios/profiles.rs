@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 pub const ALL: &[Scenario] = &[Scenario {
     name: "profiles",
     about: "the profile is changed 1000 times under load: the scheduler stays loaded, each change \
-        takes less than 1 ms, no frame is late, wakeups are as early as before, and the last \
+        takes less than 1 ms, no frame is late, the p99 of wakeups stays below 1 ms, and the last \
         profile is in force; a rule raises a hog, and no longer when the rules are read again. In \
         exact mode: a busy host would delay every request",
     limit_s: 90,
