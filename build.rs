@@ -28,7 +28,7 @@ const REVIEWED: [Reviewed; 2] = [
         sha256: "3f8a94dde19fc0cb6bb8202257e6867707c8c310695acd0b2d83b790f3481d67",
         look_at: "every patch in src/bpf/backend_patches/ (offline_cpu, drain_race, drain_many, \
             not_deciding, round_in_progress, domain_return, exiting_task, ring_wakeup, self_kick, \
-            named_cpu, orders, hotplug)",
+            named_cpu, orders, process_domain, hotplug)",
     },
     Reviewed {
         source: "src/bpf.rs",

@@ -22,7 +22,7 @@ use pandemonium_engine::time::Stamp;
 use pandemonium_host::ejection::Ejection;
 use pandemonium_policies::Pandemonium;
 use pandemonium_policies::knobs::TABLE;
-use pandemonium_rules::{Process, Processes, Rules, Users, treatment_text};
+use pandemonium_rules::{Process, Processes, Rules, Users, demand_text};
 use pandemonium_view::monitor::{self, Monitor};
 use pandemonium_view::plain;
 use pandemonium_view::style::Palette;
@@ -135,7 +135,7 @@ pub fn rules(data: &[u8]) {
     let users = Users::of("root:x:0:0\nuser:x:1000:1000", [1000].into());
     let found = rules.explain(&processes, &users);
     for (number, rule) in rules.rules().iter().enumerate() {
-        drop(treatment_text(&rule.treatment));
+        drop(demand_text(rule));
         let withheld = found.iter().any(|it| it.rule == number && it.withheld);
         assert!(!withheld || rule.raises(), "{rule:?}");
     }

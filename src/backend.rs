@@ -6,11 +6,13 @@
 //! connector builds an error value when the ring is full, so the two calls of a round that may meet
 //! a full ring go straight to libbpf here.
 
+mod domains;
 mod exit_texts;
 mod orders;
 mod performance;
 mod stalls;
 
+use self::domains::Domains;
 pub use self::orders::OrderCounters;
 pub use self::stalls::{StallCause, StallCounters};
 use super::fast_path::{FastPath, Settings, occupant};
@@ -137,6 +139,7 @@ pub struct KernelPort<'cb> {
     fast: Option<FastPath<'cb>>,
     bpf: BpfScheduler<'cb>,
     view: MachineView,
+    domains: Domains,
     /// Whether the policy places all tasks, and needs to know which CPUs are idle and which are
     /// busy.
     places_all: bool,
@@ -184,6 +187,7 @@ impl<'cb> KernelPort<'cb> {
             fast,
             bpf,
             view,
+            domains: Domains::default(),
             places_all,
             begun,
             sent: None,
@@ -194,7 +198,8 @@ impl<'cb> KernelPort<'cb> {
         };
         // Without a fast path the policy does not see idle CPUs, and could not use the domain.
         if let (Some(_), Some(bss)) = (&port.fast, &mut port.bpf.skel.maps.bss_data) {
-            bss.patch_domain = *setup.domain.words();
+            bss.patch_set_words[bpf_intf::patch_set_numbers_PATCH_SET_PRIMARY as usize] =
+                *setup.domain.words();
             bss.patch_has_domain = (!setup.domain.is_empty()).into();
             bss.order_bounds.nr_cpus = *scx_utils::NR_CPU_IDS as u32;
         }
@@ -243,7 +248,8 @@ impl<'cb> KernelPort<'cb> {
 
     /// Refreshes the view of the machine, by loads from memory shared with the kernel.
     fn refresh_view(&mut self) {
-        let fast = self.fast.as_ref().filter(|_| self.places_all);
+        let needs_occupancy = self.places_all || !self.domains.are_empty();
+        let fast = self.fast.as_ref().filter(|_| needs_occupancy);
         let (idle, busy) = fast.map(FastPath::occupancy).unwrap_or_default();
         let counts = self.bpf.skel.maps.bss_data.as_deref().map(orders::counts).unwrap_or_default();
         self.view = MachineView {
@@ -276,14 +282,6 @@ impl<'cb> KernelPort<'cb> {
         }
         if let Some(fast) = &mut self.fast {
             fast.set(settings);
-        }
-    }
-
-    /// From now on urgent tasks prefer these CPUs while they are idle. One system call.
-    pub fn prefer_for_urgent(&mut self, cpus: &CpuMask) {
-        if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
-            bss.patch_urgent_words = *cpus.words();
-            syscall_program::run(&self.bpf.skel.progs.patch_prefer_urgent, &mut ());
         }
     }
 

@@ -8,6 +8,7 @@ use anyhow::anyhow;
 use pandemonium_engine::task::CpuId;
 use pandemonium_engine::topology::{CpuMask, CpuPlace, Domain, Topology};
 use pandemonium_host::failure::Failure;
+use pandemonium_rules::CpuKinds;
 use scx_utils::CoreType;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,6 +57,12 @@ impl Machine {
     /// The CPUs that are online.
     pub fn online(&self) -> CpuMask {
         self.cpus.iter().map(|cpu| cpu.id).collect()
+    }
+
+    /// The CPUs that are online, by kind.
+    pub fn kinds(&self) -> CpuKinds {
+        let slow = self.cpus.iter().filter(|cpu| cpu.little).map(|cpu| cpu.id).collect();
+        CpuKinds { online: self.online(), slow }
     }
 
     /// The CPUs that are online, counted.
@@ -148,6 +155,12 @@ impl Machine {
         }
         Ok(usable)
     }
+}
+
+/// The CPUs that are online now, by one read. `None` if the kernel does not tell.
+pub fn online() -> Option<CpuMask> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    CpuMask::parse(text.trim()).ok()
 }
 
 /// How many CPUs there are, and of what kinds.

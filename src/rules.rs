@@ -3,13 +3,15 @@
 //! Rules for processes, in the supervisor: a thread looks at the processes once a second, and soon
 //! after programs were executed, and publishes to the worker which of them get which treatment.
 
+use super::machine::{self, Machine};
 use super::mutex::lock;
 use super::output;
 use super::shared::Shared;
 use pandemonium_engine::task::Pid;
+use pandemonium_engine::topology::CpuMask;
 use pandemonium_engine::treatment::{ASSIGNED_MAX, Assignment, Treatment};
 use pandemonium_host::failure::Failure;
-use pandemonium_rules::{Processes, Rules};
+use pandemonium_rules::{CpuKinds, Processes, Rules};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -33,6 +35,8 @@ pub struct RuleKeeper {
 struct State {
     rules: Rules,
     processes: Processes,
+    /// The CPUs at the last look at which they had changed.
+    machine: Option<CpuKinds>,
     published: (Vec<Treatment>, Vec<Assignment>),
     has_warned: bool,
 }
@@ -87,9 +91,10 @@ impl RuleKeeper {
     /// Looks at the processes, and publishes what has changed.
     fn look(&self) {
         let mut state = lock(&self.state);
-        let State { rules, processes, .. } = &mut *state;
+        let State { rules, processes, machine, .. } = &mut *state;
         processes.refresh();
-        let treatments = rules.rules().iter().map(|rule| rule.treatment).collect();
+        let kinds = kinds(machine);
+        let treatments = rules.rules().iter().map(|rule| rule.treatment(kinds)).collect();
         let own = std::process::id() as i32;
         let found = rules.apply(processes).into_iter().filter(|found| found.process.pid != own);
         let mut assigned: Vec<Assignment> = found
@@ -113,10 +118,23 @@ impl RuleKeeper {
     }
 }
 
+/// The CPUs by kind, read again if others are online than in `known`.
+fn kinds(known: &mut Option<CpuKinds>) -> &CpuKinds {
+    let online = machine::online();
+    if known.is_none_or(|known| online.is_some_and(|online| online != known.online)) {
+        // While a CPU comes or goes, the kernel's files may contradict each other.
+        if let Ok(machine) = Machine::observe() {
+            *known = Some(machine.kinds());
+        }
+    }
+    known.get_or_insert(CpuKinds { online: CpuMask::EMPTY, slow: CpuMask::EMPTY })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::shared::assignments::AssignmentList;
+    use pandemonium_engine::topology::Domain;
 
     #[test]
     fn matching_processes_reach_the_worker_and_a_bad_file_changes_nothing() {
@@ -141,6 +159,12 @@ mod tests {
         assert_eq!(keeper.reload(), Ok(1));
         assert!(shared.assignments.take_newer(&mut list));
         assert_eq!(list.treatments[0].weight.map(|weight| weight.get()), Some(70));
+        put("domain = '0'\ndomain_strict = true");
+        assert_eq!(keeper.reload(), Ok(1));
+        assert!(shared.assignments.take_newer(&mut list));
+        let domain = Domain { cpus: CpuMask::first(1), strict: true };
+        let is_alone = machine::online() == Some(domain.cpus);
+        assert_eq!(list.treatments[0].domain, (!is_alone).then_some(domain));
         put("weight = 0");
         assert!(keeper.reload().unwrap_err().contains("line 4, column 10"));
         assert_eq!(keeper.counts().0, 1, "the rules stay");

@@ -6,7 +6,7 @@ use super::cli::{RulesArguments, RulesCommand};
 use super::output;
 use pandemonium_host::failure::Failure;
 use pandemonium_host::print::one_line;
-use pandemonium_rules::{Processes, Rules, Users, treatment_text};
+use pandemonium_rules::{Processes, Rules, Users, demand_text};
 use std::path::PathBuf;
 
 /// Executes the command.
@@ -41,7 +41,7 @@ fn report(rules: &Rules, processes: &Processes, users: &Users) -> String {
         let (process, rule) = (found.process, &rules.rules()[found.rule]);
         let treatment = match found.withheld {
             true => "none: it would raise it".into(),
-            false => treatment_text(&rule.treatment),
+            false => demand_text(rule),
         };
         text += &format!(
             "{:>8} {:<12} {:<15} {treatment:<28} {} ({})\n",

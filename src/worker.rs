@@ -258,6 +258,7 @@ fn rounds(
             port.prefer_for_urgent(&cpus);
         }
         if let Some(list) = housekeeping.new_assignments() {
+            port.keep_to_domains(&list.treatments, &list.processes);
             policy.assign(&list.treatments, &list.processes);
             observers.assigned(list);
         }

@@ -17,6 +17,38 @@ enum backend_limits {
 	PATCH_KEY_TIER = 3,
 };
 
+/* Sets of CPUs: backend_patches/cpu_sets.h. */
+enum patch_set_numbers {
+	/* The domain of all tasks. */
+	PATCH_SET_PRIMARY = 0,
+	/* The domains that rules demand have the numbers from 1 up to this one. */
+	PATCH_SET_RULES = 128,
+	/* The CPUs that urgent tasks prefer. */
+	PATCH_SET_URGENT,
+	/* A power of two. */
+	PATCH_SETS = 256,
+	/* Processes that have a domain. */
+	PATCH_PROCESSES = 4096,
+};
+
+/* The set of which user space has written the CPUs. */
+struct patch_set_arg {
+	unsigned int set;
+};
+
+/* Where the tasks of a process are to run. */
+struct patch_domain {
+	/* Zero for no domain. */
+	unsigned int set;
+	/* Whether they never run outside. */
+	unsigned int strict;
+};
+
+struct patch_domain_arg {
+	unsigned int process;
+	struct patch_domain domain;
+};
+
 /* What the scheduler process does: backend_patches/round_in_progress.h and not_deciding.h. */
 enum patch_activity {
 	/* It has not begun its first round, or has ended its last one. */

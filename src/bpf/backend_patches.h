@@ -26,12 +26,14 @@
  *  orders.h             every wakeup costs a run of the scheduler process   select_cpu, nr_queued,
  *                                                                           ringbuf_reserve, query
  *  urgent_cpus.h        an urgent task wakes up on a slow CPU               select_cpu
+ *  process_domain.h     a process with a domain wakes up outside            select_cpu, pick_idle,
+ *                                                                           clear_cpu_idle
  *  frequency.h          each CPU is asked for its highest frequency         task_cpu
  *
  * The order is part of the program. A patch calls the kernel's functions by their own names, so all
  * patches come before all macros. crowd.h comes before drain_race.h, that before drain_many.h and
- * exiting_task.h, not_deciding.h before domain_return.h, self_kick.h before named_cpu.h, and
- * orders.h before the last three, because the latter use the former.
+ * exiting_task.h, self_kick.h before named_cpu.h, orders.h before the last ones, and not_deciding.h
+ * and process_domain.h before domain_return.h, because the latter use the former.
  */
 #ifndef __BACKEND_PATCHES_H
 #define __BACKEND_PATCHES_H
@@ -50,13 +52,15 @@
 #include "backend_patches/drain_many.h"
 #include "backend_patches/not_deciding.h"
 #include "backend_patches/round_in_progress.h"
-#include "backend_patches/domain_return.h"
 #include "backend_patches/exiting_task.h"
 #include "backend_patches/ring_wakeup.h"
 #include "backend_patches/self_kick.h"
 #include "backend_patches/named_cpu.h"
 #include "backend_patches/orders.h"
+#include "backend_patches/cpu_sets.h"
 #include "backend_patches/urgent_cpus.h"
+#include "backend_patches/process_domain.h"
+#include "backend_patches/domain_return.h"
 #include "backend_patches/frequency.h"
 #include "backend_patches/stalled.h"
 #include "backend_patches/hotplug.h"
@@ -115,16 +119,18 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 /* A macro is not expanded within itself: an inner call by the same name reaches the kernel. */
 #define scx_bpf_select_cpu_and(p, prev_cpu, wake_flags, ...)                                       \
 	({                                                                                         \
-		s32 idle = -EBUSY;                                                                 \
-		if (patch_has_urgent)                                                              \
-			idle = patch_idle_urgent(p, prev_cpu, wake_flags);                         \
-		if (idle < 0)                                                                      \
+		s32 idle = patch_idle_preferred(p, prev_cpu, wake_flags);                          \
+		if (idle == -EBUSY)                                                                \
 			idle = scx_bpf_select_cpu_and(p, prev_cpu, wake_flags, __VA_ARGS__);       \
 		patch_steer(p, prev_cpu, wake_flags, patch_idle_cpu(idle));                        \
 	})
 #define scx_bpf_pick_idle_cpu(...) patch_idle_cpu(scx_bpf_pick_idle_cpu(__VA_ARGS__))
-#define scx_bpf_pick_idle_cpu_node(...) patch_idle_cpu(scx_bpf_pick_idle_cpu_node(__VA_ARGS__))
-#define scx_bpf_select_cpu_dfl patch_select_cpu_dfl
+#define scx_bpf_pick_idle_cpu_node(...)                                                            \
+	(patch_domain_of(p).set ? -EBUSY : patch_idle_cpu(scx_bpf_pick_idle_cpu_node(__VA_ARGS__)))
+#define scx_bpf_test_and_clear_cpu_idle(cpu)                                                       \
+	(!patch_is_outside(p, cpu) && scx_bpf_test_and_clear_cpu_idle(cpu))
+#define scx_bpf_select_cpu_dfl(...)                                                                \
+	(patch_domain_of(p).set ? prev_cpu : patch_select_cpu_dfl(__VA_ARGS__))
 #define scx_bpf_dsq_insert_vtime patch_insert_vtime
 /* Each call of the backend's dispatch begins with this. */
 #define bpf_user_ringbuf_drain(...)                                                                \

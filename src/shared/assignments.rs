@@ -2,7 +2,9 @@
 
 //! The processes that the user demands a treatment for, from the supervisor to the worker.
 
-use pandemonium_engine::treatment::{ASSIGNED_MAX, Assignment, TREATMENTS_MAX, Treatment};
+use pandemonium_engine::treatment::{
+    ASSIGNED_MAX, Assignment, TREATMENT_WORDS, TREATMENTS_MAX, Treatment,
+};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// The newest list, and a sequence number: odd while the supervisor writes. The worker never waits:
@@ -12,7 +14,7 @@ pub struct AssignmentsCell {
     seq: AtomicU64,
     nr_treatments: AtomicU64,
     nr_processes: AtomicU64,
-    treatments: [[AtomicU64; 2]; TREATMENTS_MAX],
+    treatments: [[AtomicU64; TREATMENT_WORDS]; TREATMENTS_MAX],
     processes: [AtomicU64; ASSIGNED_MAX],
 }
 
@@ -68,7 +70,7 @@ impl AssignmentsCell {
         list.treatments.clear();
         list.processes.clear();
         for cells in &self.treatments[..nr_treatments] {
-            let treatment = Treatment::from_words([word(&cells[0]), word(&cells[1])]);
+            let treatment = Treatment::from_words(std::array::from_fn(|at| word(&cells[at])));
             list.treatments.push(treatment.unwrap_or_default());
         }
         let processes = self.processes[..nr_processes].iter();
@@ -87,6 +89,7 @@ mod tests {
     use super::*;
     use crate::shared::Shared;
     use pandemonium_engine::task::{Pid, Tier};
+    use pandemonium_engine::topology::{CpuMask, Domain};
     use pandemonium_engine::treatment::TierDemand;
 
     #[test]
@@ -95,7 +98,9 @@ mod tests {
         let cell = &shared.assignments;
         let mut list = AssignmentList::default();
         assert!(!cell.take_newer(&mut list), "nothing was published yet");
-        let batch = Treatment { tier: TierDemand::AtMost(Tier::Batch), ..Treatment::default() };
+        let domain = Some(Domain { cpus: CpuMask::first(65), strict: true });
+        let tier = TierDemand::AtMost(Tier::Batch);
+        let batch = Treatment { tier, domain, ..Treatment::default() };
         let process = |pid| Assignment { pid: Pid::new(pid).unwrap(), treatment: 0 };
         let all: Vec<_> = (1..=ASSIGNED_MAX as i32 + 5).map(process).collect();
         cell.publish(&[batch], &all);

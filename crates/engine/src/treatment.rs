@@ -7,6 +7,7 @@
 
 use crate::task::{Pid, Tier, Weight};
 use crate::time::Span;
+use crate::topology::{self, CpuMask, Domain};
 
 /// Most treatments at once, so that one byte and the number for none suffice.
 pub const TREATMENTS_MAX: usize = 128;
@@ -69,24 +70,46 @@ pub struct Treatment {
     pub slice: Span,
     /// Its weight, in place of that of its nice value.
     pub weight: Option<Weight>,
+    /// The CPUs that it prefers, in place of those of all tasks.
+    pub domain: Option<Domain>,
 }
+
+/// The words of a treatment: tier, weight and whether the domain is strict; the slice; the CPUs of
+/// the domain.
+pub const TREATMENT_WORDS: usize = 2 + topology::WORDS;
+
+/// Where the first word has the weight, above the tier.
+const WEIGHT_SHIFT: u32 = 8;
+/// Whether the domain is strict, in the first word.
+const STRICT: u64 = 1 << 7;
 
 impl Treatment {
     /// The treatment as words, for memory that processes share and for recordings.
-    pub fn to_words(&self) -> [u64; 2] {
+    pub fn to_words(&self) -> [u64; TREATMENT_WORDS] {
         let weight = self.weight.map_or(0, Weight::get);
-        [weight << 8 | self.tier.to_word(), self.slice.as_nanos()]
+        let strict = self.domain.is_some_and(|domain| domain.strict);
+        let cpus = self.domain.map_or(CpuMask::EMPTY, |domain| domain.cpus);
+        let mut words = [0; _];
+        let strict = if strict { STRICT } else { 0 };
+        words[0] = weight << WEIGHT_SHIFT | strict | self.tier.to_word();
+        words[1] = self.slice.as_nanos();
+        words[2..].copy_from_slice(cpus.words());
+        words
     }
 
     /// The treatment of such words; `None` if they are no treatment.
-    pub fn from_words([head, slice]: [u64; 2]) -> Option<Treatment> {
-        let weight = match head >> 8 {
+    pub fn from_words(words: [u64; TREATMENT_WORDS]) -> Option<Treatment> {
+        let [head, slice, ..] = words;
+        let weight = match head >> WEIGHT_SHIFT {
             0 => None,
-            raw => Some(Weight::new(raw)).filter(|weight| weight.get() == raw),
+            raw => Some(Some(Weight::new(raw)).filter(|weight| weight.get() == raw)?),
         };
-        let is_valid = weight.is_some() == (head >> 8 != 0);
-        let tier = TierDemand::from_word(head & 0xff).filter(|_| is_valid)?;
-        Some(Treatment { tier, slice: Span::from_nanos(slice), weight })
+        let tier = TierDemand::from_word(head & 0xff & !STRICT)?;
+        let cpus = CpuMask::from_words(core::array::from_fn(|group| words[2 + group]));
+        let strict = head & STRICT != 0;
+        let domain = Some(Domain { cpus, strict }).filter(|domain| !domain.cpus.is_empty());
+        let is_valid = domain.is_some() || !strict;
+        is_valid.then_some(Treatment { tier, slice: Span::from_nanos(slice), weight, domain })
     }
 }
 
@@ -116,6 +139,7 @@ impl Assignment {
 mod tests {
     extern crate std;
     use super::*;
+    use crate::task::CpuId;
 
     #[test]
     fn words_come_back_as_what_they_were_and_others_are_refused() {
@@ -124,13 +148,21 @@ mod tests {
             [TierDemand::AtLeast(tier), TierDemand::AtMost(tier), TierDemand::Fixed(tier)]
         });
         for tier in demands.chain([TierDemand::None]) {
-            for (us, weight) in [(0, None), (4_000, Some(Weight::new(10_000)))] {
-                let treatment = Treatment { tier, slice: Span::from_micros(us), weight };
+            let cpus = [5, 1023].into_iter().filter_map(CpuId::new).collect();
+            for (us, weight, domain) in [
+                (0, None, None),
+                (4_000, Some(Weight::new(10_000)), Some(Domain { cpus, strict: true })),
+                (100, None, Some(Domain { cpus, strict: false })),
+            ] {
+                let slice = Span::from_micros(us);
+                let treatment = Treatment { tier, slice, weight, domain };
                 assert_eq!(Treatment::from_words(treatment.to_words()), Some(treatment));
             }
         }
-        for head in [1, 3, 7, 16, 0xff, 10_001 << 8] {
-            assert_eq!(Treatment::from_words([head, 0]), None, "{head}");
+        for head in [1, 3, 7, 16, 0xff, 10_001 << 8, STRICT] {
+            let mut words = [0; _];
+            words[0] = head;
+            assert_eq!(Treatment::from_words(words), None, "{head}");
         }
         let assignment = Assignment { pid: Pid::new(i32::MAX).unwrap(), treatment: 127 };
         assert_eq!(Assignment::from_word(assignment.to_word()), Some(assignment));

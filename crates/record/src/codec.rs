@@ -16,7 +16,7 @@ use pandemonium_engine::task::{
 };
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_engine::topology::{self, CpuMask, CpuPlace, Domain};
-use pandemonium_engine::treatment::{Assignment, Treatment};
+use pandemonium_engine::treatment::{Assignment, TREATMENT_WORDS, Treatment};
 
 /// Words of the longest entry: the first word, the number of settings, and the settings.
 pub const WORDS_MAX: usize = KNOBS_MAX + 2;
@@ -229,7 +229,12 @@ fn take_start(kind: u64, input: &mut WordReader) -> Result<Entry, Damage> {
         16 => Entry::Learned(Minute::from_unix(small(input.take()?)?)),
         17 => Entry::Minute(Minute::from_unix(small(input.take()?)?)),
         18 => {
-            let words = [input.take()?, input.take()?];
+            // Recordings before format 10 have no domain.
+            let mut words = [0; TREATMENT_WORDS];
+            let given = if input.0.len() == 2 { 2 } else { words.len() };
+            for word in &mut words[..given] {
+                *word = input.take()?;
+            }
             Entry::Treated(Treatment::from_words(words).ok_or(Damage)?)
         }
         19 => Entry::Assigned(Assignment::from_word(input.take()?).ok_or(Damage)?),
@@ -519,6 +524,7 @@ mod tests {
                 tier: TierDemand::AtMost(Tier::Interactive),
                 slice: Span::from_millis(20),
                 weight: Some(Weight::new(50)),
+                domain: Some(Domain { cpus: CpuMask::first(65), strict: false }),
             }),
             Entry::Assigned(Assignment { pid: Pid::new(4711).unwrap(), treatment: 3 }),
             Entry::AssignedAll(1),

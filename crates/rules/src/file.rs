@@ -2,6 +2,7 @@
 
 //! A rules file as its author writes it.
 
+use crate::domain::DomainWish;
 use crate::pattern::{OneOf, Pattern};
 use crate::process::SchedClass;
 use pandemonium_engine::task::{Tier, Weight};
@@ -69,10 +70,22 @@ pub struct RawRule {
     slice_us: Option<u64>,
     #[serde(default, deserialize_with = "weight")]
     weight: Option<u64>,
+    domain: Option<DomainWish>,
+    #[serde(default)]
+    domain_strict: bool,
 }
 
 impl RawRule {
-    /// What the rule demands; a sentence if it demands nothing, or two tiers.
+    /// The domain that the rule demands, and whether it is strict; a sentence if only the latter
+    /// is given.
+    pub fn domain(&self) -> Result<Option<(DomainWish, bool)>, String> {
+        match &self.domain {
+            None if self.domain_strict => Err("domain_strict goes with a domain".into()),
+            wish => Ok(wish.clone().map(|wish| (wish, self.domain_strict))),
+        }
+    }
+
+    /// What else it demands; a sentence if it demands nothing at all, or two tiers.
     pub fn treatment(&self) -> Result<Treatment, String> {
         let fixed = self.tier.map(|tier| TierDemand::Fixed(tier.into()));
         let least = self.tier_at_least.map(|tier| TierDemand::AtLeast(tier.into()));
@@ -85,10 +98,11 @@ impl RawRule {
             tier: demands.first().copied().unwrap_or_default(),
             slice: Span::from_micros(self.slice_us.unwrap_or_default()),
             weight: self.weight.map(Weight::new),
+            domain: None,
         };
-        if treatment == Treatment::default() {
+        if treatment == Treatment::default() && self.domain.is_none() {
             return Err("the rule demands nothing: add tier, tier_at_least, tier_at_most, \
-                        slice_us or weight"
+                        slice_us, weight or domain"
                 .into());
         }
         Ok(treatment)

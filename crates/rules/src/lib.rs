@@ -16,13 +16,15 @@
 #![warn(missing_docs)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+mod domain;
 mod file;
 mod pattern;
 mod process;
 mod rule;
 mod users;
 
+pub use domain::{CpuKinds, DomainWish};
 pub use pattern::Pattern;
 pub use process::{Process, Processes, SchedClass};
-pub use rule::{Found, Rule, Rules, treatment_text};
+pub use rule::{Found, Rule, Rules, demand_text};
 pub use users::Users;

@@ -2,6 +2,7 @@
 
 //! Rules, and the processes to which they apply.
 
+use crate::domain::{CpuKinds, DomainWish};
 use crate::file::{self, NiceRange, RawRule};
 use crate::pattern::{OneOf, Pattern};
 use crate::process::{Process, Processes, SchedClass};
@@ -30,8 +31,10 @@ pub struct Rule {
     pub about: String,
     /// Where it stands: file and line.
     pub place: String,
-    /// What it demands.
-    pub treatment: Treatment,
+    /// What it demands besides a domain.
+    treatment: Treatment,
+    /// The domain that it demands, and whether that is strict.
+    domain: Option<(DomainWish, bool)>,
     conditions: Conditions,
     /// The users whose processes it may raise.
     raises: Vec<String>,
@@ -138,7 +141,7 @@ impl Rules {
 
 impl Rule {
     fn of(raw: RawRule, raises: &[String]) -> Result<Rule, String> {
-        let treatment = raw.treatment()?;
+        let (treatment, domain) = (raw.treatment()?, raw.domain()?);
         if raw.is_unconditional() {
             return Err("the rule has no condition, so it would apply to every process: for that \
                         there are knobs"
@@ -148,6 +151,7 @@ impl Rule {
             about: raw.about,
             place: String::new(),
             treatment,
+            domain,
             conditions: Conditions {
                 name: raw.name.map(|it| it.0),
                 executable: raw.executable.map(|it| it.0),
@@ -164,9 +168,16 @@ impl Rule {
         })
     }
 
-    /// Whether it gives a process more than its behaviour may earn.
+    /// What it demands on this machine.
+    pub fn treatment(&self, machine: &CpuKinds) -> Treatment {
+        let domain = self.domain.as_ref().and_then(|(wish, strict)| wish.on(machine, *strict));
+        Treatment { domain, ..self.treatment }
+    }
+
+    /// Whether it gives a process more than its behaviour may earn. A domain does not: each process
+    /// may use the CPUs in it.
     pub fn raises(&self) -> bool {
-        let Treatment { tier, slice, weight } = self.treatment;
+        let Treatment { tier, slice, weight, domain: _ } = self.treatment;
         let by_tier = match tier {
             TierDemand::None | TierDemand::AtMost(_) => false,
             TierDemand::AtLeast(tier) | TierDemand::Fixed(tier) => tier > Tier::Batch,
@@ -226,13 +237,14 @@ impl Pattern {
     }
 }
 
-/// A treatment in words.
-pub fn treatment_text(treatment: &Treatment) -> String {
+/// What a rule demands, in words.
+pub fn demand_text(rule: &Rule) -> String {
     let tier = |tier| match tier {
         Tier::Batch => "batch",
         Tier::Interactive => "interactive",
         Tier::LatCritical => "lat-critical",
     };
+    let treatment = &rule.treatment;
     let demand = match treatment.tier {
         TierDemand::None => None,
         TierDemand::AtLeast(least) => Some(format!("at least {}", tier(least))),
@@ -242,7 +254,12 @@ pub fn treatment_text(treatment: &Treatment) -> String {
     let slice = Some(treatment.slice).filter(|slice| *slice > Span::ZERO);
     let slice = slice.map(|slice| format!("slice {slice}"));
     let weight = treatment.weight.map(|weight| format!("weight {}", weight.get()));
-    demand.into_iter().chain(slice).chain(weight).collect::<Vec<_>>().join(", ")
+    let domain = rule.domain.as_ref().map(|(wish, strict)| {
+        let only = if *strict { "only " } else { "" };
+        format!("{only}on {wish}")
+    });
+    let all = demand.into_iter().chain(slice).chain(weight).chain(domain);
+    all.collect::<Vec<_>>().join(", ")
 }
 
 fn files(path: &Path) -> Result<Vec<PathBuf>, String> {

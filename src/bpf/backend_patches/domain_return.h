@@ -3,12 +3,13 @@
  * A task on a CPU without other work is never queued to user space again.
  *
  * Symptom: with --primary-domain a task that was placed outside the domain, because the domain was
- * full, stays there for good. With --domain-strict so does one that ran outside at the start.
+ * full, stays there for good. With --domain-strict so does one that ran outside at the start. So
+ * do tasks of a process for which a rule demands a domain.
  *
  * Cause: if no other task wants the CPU, the backend's dispatch replenishes the slice of `prev`.
  * User space gets no message about the task, and so cannot move it.
  *
- * Fix: a running task gets no new slice if it runs outside the domain while an allowed CPU inside
+ * Fix: a running task gets no new slice if it runs outside its domain while an allowed CPU inside
  * idles, or if it has never been queued to user space. SCX_OPS_ENQ_LAST then has the kernel enqueue
  * it. A kick makes the CPU dispatch again, and find the scheduler process.
  *
@@ -20,25 +21,20 @@
 #ifndef __PATCH_DOMAIN_RETURN_H
 #define __PATCH_DOMAIN_RETURN_H
 
-/* The CPUs that tasks prefer, and whether there is a domain. User space writes both. */
-u64 patch_domain[PATCH_GROUPS];
+/* Whether there is a domain for all tasks: PATCH_SET_PRIMARY. User space writes both. */
 u32 patch_has_domain;
 
-static __always_inline bool patch_in_domain(u32 cpu)
-{
-	return patch_domain[patch_group(cpu)] & patch_bit(cpu);
-}
-
-/* Whether the task runs outside the domain while a CPU inside that it may use idles. */
+/* Whether the task runs outside its domain while a CPU inside that it may use idles. */
 static __always_inline bool patch_may_return(const struct task_struct *p, u32 here)
 {
+	u32 set = patch_domain_of(p).set;
 	const struct rq *rq;
 	s32 cpu;
 
-	if (!patch_has_domain || patch_in_domain(here))
+	if ((set == PATCH_SET_PRIMARY && !patch_has_domain) || patch_is_in_set(set, here))
 		return false;
 	bpf_for(cpu, 0, scx_bpf_nr_cpu_ids()) {
-		if (!patch_in_domain(cpu) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		if (!patch_is_in_set(set, cpu) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
 		rq = bpf_per_cpu_ptr(&runqueues, cpu);
 		/* The idle task has pid 0. A task that waits in user space is in its CPU's count. */

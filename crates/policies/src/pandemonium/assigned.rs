@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Treatments that the user demands for processes: a tier, a slice, a weight.
+//! Treatments that the user demands for processes: a tier, a slice, a weight, a domain.
 //!
 //! The list is replaced as a whole. Whether a process is in it is looked up at each message, so a
 //! new thread of a process is treated from its first message on.
@@ -9,6 +9,7 @@ use crate::knobs::Knobs;
 use alloc::vec::Vec;
 use pandemonium_engine::task::Arrival;
 use pandemonium_engine::time::Span;
+use pandemonium_engine::topology::Domain;
 use pandemonium_engine::treatment::{
     ASSIGNED_MAX, Assignment, TREATMENTS_MAX, TierDemand, Treatment,
 };
@@ -65,6 +66,11 @@ impl Assigned {
         self.numbered(number).map_or(TierDemand::None, |treatment| treatment.tier)
     }
 
+    /// The domain that the treatment of this number demands.
+    pub fn domain(&self, number: u8) -> Option<&Domain> {
+        self.numbered(number)?.domain.as_ref()
+    }
+
     /// The knobs by which the slice of a task with this treatment is computed: the demanded slice
     /// is the longest of each tier.
     pub fn knobs(&self, number: u8, knobs: &Knobs) -> Knobs {
@@ -102,7 +108,7 @@ mod tests {
         let game = Treatment {
             tier: TierDemand::AtLeast(Tier::Interactive),
             slice: Span::from_micros(2_500),
-            weight: None,
+            ..Treatment::default()
         };
         let of = |pid, treatment| Assignment { pid: Pid::new(pid).unwrap(), treatment };
         let mut assigned = Assigned::default();

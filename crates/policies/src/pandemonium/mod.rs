@@ -335,11 +335,13 @@ impl Pandemonium {
     ) -> Dispatch {
         let task = self.table.data(slot);
         let tier = task.classification.tier;
-        let knobs = self.assigned.knobs(task.classification.treatment, context.knobs);
+        let treatment = task.classification.treatment;
+        let knobs = self.assigned.knobs(treatment, context.knobs);
         let slice = slice(&task.need(&knobs), context.mode, &knobs);
         let rank = task.rank(context.knobs);
         let key = context.now + self.key_offset(slice, tier, rank);
-        let (placement, preempt) = self.placer.place(request, tier, context);
+        let domain = self.assigned.domain(treatment);
+        let (placement, preempt) = self.placer.place(request, tier, domain, context);
         self.placer.note(placement, tier, slice, context);
         Dispatch {
             pid: request.pid,

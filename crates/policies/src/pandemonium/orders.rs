@@ -34,7 +34,7 @@ impl StandingOrders for Pandemonium {
     /// A task above Batch whose behaviour is known gets an order for its wakeups. An unknown task
     /// may turn out to be anything. A Batch task of ordinary weight gets one for further slices:
     /// equal tasks take turns, and tasks of other weights are ordered by virtual time. A task that
-    /// forks is judged at each message.
+    /// forks is judged at each message, and one with a domain is placed at each.
     fn order(&self, _now: Stamp, decision: &Dispatch) -> Option<Order> {
         let task = self.table.data(self.table.find(decision.pid)?);
         let is_ordinary = u64::from(task.effective_weight) == ordinary_batch_weight();
@@ -43,6 +43,7 @@ impl StandingOrders for Pandemonium {
         let key_offset = self.key_offset(decision.slice, decision.tier, rank);
         match decision.tier {
             _ if task.behaviour.forks.count() > 0 => None,
+            _ if self.assigned.domain(task.classification.treatment).is_some() => None,
             Tier::Batch if !is_ordinary => None,
             Tier::Batch => Some(Order::batch(key_offset)),
             Tier::Interactive | Tier::LatCritical => {

@@ -81,14 +81,17 @@ impl Placer {
     }
 
     /// Where the task goes, and whether the running task there must be preempted for it. The result
-    /// is that of [`usual_place`], unless a limit, a mode or the domain changes it.
+    /// is that of [`usual_place`], unless a limit, a mode or a domain changes it: the task's `own`,
+    /// else that of all tasks.
     pub fn place(
         &self,
         request: &Request,
         tier: Tier,
+        own: Option<&Domain>,
         context: &PlacementContext,
     ) -> (Placement, bool) {
-        if let Some(cpu) = self.place_in_domain(request, context) {
+        let domain = own.or(self.domain.as_ref());
+        if let Some(cpu) = domain.and_then(|it| self.place_in_domain(it, request, context)) {
             return (
                 Placement::Cpu(cpu),
                 request.kicked == Some(cpu) && context.knobs.rules.preempt,
@@ -132,14 +135,18 @@ impl Placer {
             .or(context.view.here.filter(may))
     }
 
-    /// The CPU of the domain for the task; `None` if there is no domain, if the task may not run in
-    /// it, or if all its CPUs are busy and the domain is not strict.
+    /// The CPU of the domain for the task; `None` if the task may not run in it, or if all its CPUs
+    /// are busy and the domain is not strict.
     ///
     /// In this order: an idle CPU near the task's last one; the CPU of the scheduler process; the
     /// CPU that was interrupted for the task; and, if the domain is strict, the CPU that has run
     /// its queued tasks soonest.
-    fn place_in_domain(&self, request: &Request, context: &PlacementContext) -> Option<CpuId> {
-        let domain = self.domain.as_ref()?;
+    fn place_in_domain(
+        &self,
+        domain: &Domain,
+        request: &Request,
+        context: &PlacementContext,
+    ) -> Option<CpuId> {
         let may = |cpu: &CpuId| match request.allowed {
             Some(allowed) => allowed.contains(*cpu),
             None => request.cpus_allowed >= context.view.cpus,
@@ -319,7 +326,7 @@ mod tests {
             let then = context(1 << 30, &usual);
             placer.note(Placement::Cpu(cpu(2)), Tier::LatCritical, usual.slice, &then);
         }
-        placer.place(request, tier, &context((1 << 30) + 100_000, knobs))
+        placer.place(request, tier, None, &context((1 << 30) + 100_000, knobs))
     }
 
     #[test]
@@ -374,7 +381,7 @@ mod tests {
             let mut placer = Placer::new(&Setup::of_cpus(4));
             let slice = Span::from_micros(slice_us);
             placer.note(Placement::Cpu(cpu(2)), Tier::LatCritical, slice, &context(0));
-            placer.place(&request(Some(1)), Tier::LatCritical, &context(later))
+            placer.place(&request(Some(1)), Tier::LatCritical, None, &context(later))
         };
         assert_eq!(second(150, 0), (Placement::Cpu(cpu(2)), false));
         assert_eq!(second(1_000, 0), ANYWHERE);
@@ -470,16 +477,15 @@ mod tests {
     /// CPUs 0 and 2 are the domain; the task ran on CPU 1 and may use all four but 3.
     fn in_domain(strict: bool, request: &Request, view: &MachineView, sent: &[i32]) -> Option<i32> {
         let domain = Domain { cpus: [cpu(0), cpu(2)].into_iter().collect(), strict };
-        let setup = Setup { domain: Some(domain), ..Setup::of_cpus(4) };
         let (limits, knobs) = (Scaling::new(4), Knobs::default());
         let now = Stamp::from_nanos(1 << 30);
         let mode = Mode::default();
         let context = PlacementContext { now, view, mode, limits: &limits, knobs: &knobs };
-        let mut placer = Placer::new(&setup);
+        let mut placer = Placer::new(&Setup::of_cpus(4));
         for &number in sent {
             placer.note(Placement::Cpu(cpu(number)), Tier::Batch, knobs.slice, &context);
         }
-        placer.place_in_domain(request, &context).map(CpuId::as_raw)
+        placer.place_in_domain(&domain, request, &context).map(CpuId::as_raw)
     }
 
     #[test]
@@ -515,8 +521,8 @@ mod tests {
     fn an_idle_core_comes_before_an_idle_sibling_of_a_busy_cpu() {
         let place = |number: u16| CpuPlace { core: number / 2, l2: number / 2, llc: 0, node: 0 };
         let topology = Topology::new((0..4).map(place).collect());
-        let domain = Some(Domain { cpus: (0..4).map(cpu).collect(), strict: false });
-        let placer = Placer::new(&Setup { topology, domain, ..Setup::of_cpus(4) });
+        let domain = Domain { cpus: (0..4).map(cpu).collect(), strict: false };
+        let placer = Placer::new(&Setup { topology, ..Setup::of_cpus(4) });
         let (limits, knobs) = (Scaling::new(4), Knobs::default());
         let placed = |idle| {
             let view = MachineView { idle: cpus(idle), ..view(0) };
@@ -528,12 +534,25 @@ mod tests {
                 allowed: Some(CpuSet::first_64(0b1111)),
                 ..request(None)
             };
-            placer.place_in_domain(&request, &context).map(CpuId::as_raw)
+            placer.place_in_domain(&domain, &request, &context).map(CpuId::as_raw)
         };
         assert_eq!(request(None).cpu, cpu(1));
         assert_eq!(placed(0b1111), Some(1), "where it ran");
         assert_eq!(placed(0b1110), Some(2), "0 is busy");
         assert_eq!(placed(0b1010), Some(1), "no core is idle");
+    }
+
+    #[test]
+    fn a_domain_of_its_own_replaces_that_of_all_tasks() {
+        let of = |number| Domain { cpus: [cpu(number)].into_iter().collect(), strict: true };
+        let placer = Placer::new(&Setup { domain: Some(of(0)), ..Setup::of_cpus(4) });
+        let (limits, knobs, view) = (Scaling::new(4), Knobs::default(), view(1));
+        let (now, mode) = (Stamp::from_nanos(1 << 30), Mode::default());
+        let context = PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
+        let request = Request { cpus_allowed: 4, allowed: Some(CpuSet::ALL), ..request(None) };
+        let placed = |own| placer.place(&request, Tier::Batch, own, &context).0;
+        assert_eq!(placed(None), Placement::Cpu(cpu(0)));
+        assert_eq!(placed(Some(&of(3))), Placement::Cpu(cpu(3)));
     }
 
     #[test]
@@ -575,7 +594,7 @@ mod tests {
         let context = PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
         let mut placer = Placer::new(&Setup::of_cpus(4));
         let mut send = |tier| {
-            let (placement, _) = placer.place(&request(Some(1)), tier, &context);
+            let (placement, _) = placer.place(&request(Some(1)), tier, None, &context);
             placer.note(placement, tier, knobs.slice, &context);
             placement
         };

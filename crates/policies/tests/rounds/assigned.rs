@@ -5,8 +5,9 @@
 use crate::script::arrival;
 use crate::shares::{is_about, ran};
 use crate::world::{World, sent};
-use pandemonium_engine::task::{Arrival, Comm, Dispatch, Pid, Tier, Weight};
+use pandemonium_engine::task::{Arrival, Comm, CpuId, Dispatch, Pid, Placement, Tier, Weight};
 use pandemonium_engine::time::Span;
+use pandemonium_engine::topology::Domain;
 use pandemonium_engine::treatment::{Assignment, TierDemand, Treatment};
 use pandemonium_engine::{Limits, Policy, Setup};
 use pandemonium_policies::Pandemonium;
@@ -55,7 +56,8 @@ fn a_list_without_a_process_ends_its_treatment() {
 fn a_demanded_slice_replaces_the_knob_s() {
     let slice = Span::from_millis(9);
     let tier = TierDemand::Fixed(Tier::Batch);
-    let policy = treating(Treatment { tier, slice, weight: Some(Weight::new(128)) });
+    let policy =
+        treating(Treatment { tier, slice, weight: Some(Weight::new(128)), ..Treatment::default() });
     assert_eq!(decided(policy, arrival(1, 1)).slice, slice);
 }
 
@@ -64,4 +66,20 @@ fn a_demanded_weight_decides_the_share() {
     let heavy = Treatment { weight: Some(Weight::new(300)), ..Treatment::default() };
     let ran = ran(treating(heavy), &[100, 100], 8_000);
     assert!(is_about(ran[0], 75, ran[0] + ran[1]), "{ran:?} ms");
+}
+
+#[test]
+fn a_task_of_a_strict_domain_is_placed_inside_and_gets_no_order() {
+    let cpu = CpuId::new(3).expect("a CPU");
+    let cpus = [cpu].into_iter().collect();
+    let domain = Some(Domain { cpus, strict: true });
+    let demanding = |domain| {
+        let tier = TierDemand::Fixed(Tier::Batch);
+        let policy = treating(Treatment { tier, domain, ..Treatment::default() });
+        let decided = decided(policy, arrival(1, 1));
+        (decided.placement, decided.order.is_some())
+    };
+    let anywhere = Placement::Any { near: CpuId::default() };
+    assert_eq!(demanding(None), (anywhere, true));
+    assert_eq!(demanding(domain), (Placement::Cpu(cpu), false));
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::process::tests::Proc;
+use pandemonium_engine::topology::{CpuMask, Domain};
 
 fn users() -> Users {
     let passwd = "root:x:0:0::/:/bin/sh\nalice:x:1000:1000::/:/bin/sh\nmallory:x:1001:1001::/:/x\n";
@@ -111,7 +112,10 @@ fn an_error_names_file_line_and_column_and_says_what_is_allowed() {
         ("tier = 'urgent'", "line 4, column 8", "`lat-critical`"),
         ("slice_us = 99", "line 4, column 12", "99 is not within 100 to 100000"),
         ("weight = -1", "line 4, column 10", "-1 is not within 1 to 10000"),
-        ("domain = '0-3'", "line 4, column 1", "unknown field `domain`"),
+        ("cpus = '0-3'", "line 4, column 1", "unknown field `cpus`"),
+        ("domain = 'fast'", "line 4, column 10", "performance, powersave or a list of CPUs"),
+        ("domain = '3-0'", "line 4, column 10", "list of CPUs"),
+        ("tier = 'batch'\ndomain_strict = true", "line 1, column 1", "goes with a domain"),
         ("tier = 'batch'\nnice = 20", "line 5, column 8", "from -20 to 19"),
         ("tier = 'batch'\nnice = '5..'", "line 5, column 8", "from -20 to 19"),
         ("tier = 'batch'\nclass = 'fifo'", "line 5, column 9", "other, batch, idle or ext"),
@@ -160,7 +164,7 @@ fn the_shipped_rules_are_valid_and_raise_for_listed_users_only() {
         let none = Processes::below(&proc.0);
         let number =
             rules.rules.iter().position(|it| it.conditions.hold(&process, &none, &users()));
-        number.map(|number| treatment_text(&rules.rules[number].treatment))
+        number.map(|number| demand_text(&rules.rules[number]))
     };
     let of = |path: &str| Process { executable: path.into(), ..Process::default() };
     assert_eq!(matching(of("/usr/bin/pipewire")).as_deref(), Some("at least lat-critical"));
@@ -173,4 +177,16 @@ fn the_shipped_rules_are_valid_and_raise_for_listed_users_only() {
         Some("at least interactive")
     );
     assert_eq!(matching(of("/usr/bin/bash")), None);
+}
+
+#[test]
+fn a_domain_is_told_as_demanded_and_raises_no_process() {
+    let rule = "[[rule]]\nabout = 'x'\nname = 'a'\ndomain = 'powersave'\ndomain_strict = true\n";
+    let rules = Rules::parse("r.toml", rule).unwrap();
+    let [rule] = rules.rules() else { panic!("one rule") };
+    assert_eq!((demand_text(rule).as_str(), rule.raises()), ("only on powersave", false));
+    let cpus = |text: &str| CpuMask::parse(text).unwrap();
+    let machine = CpuKinds { online: cpus("0-3"), slow: cpus("2-3") };
+    let domain = Some(Domain { cpus: cpus("2-3"), strict: true });
+    assert_eq!(rule.treatment(&machine), Treatment { domain, ..Treatment::default() });
 }

@@ -29,6 +29,7 @@ mod pressure;
 mod procdb;
 mod profiles;
 mod record;
+mod rule_domain;
 mod speeds;
 mod stranger;
 mod stress;
@@ -58,6 +59,7 @@ pub const SUITE: &[&[Scenario]] = &[
     classes::ALL,
     modes::ALL,
     domain::ALL,
+    rule_domain::ALL,
     speeds::ALL,
     profiles::ALL,
     tiers::ALL,
