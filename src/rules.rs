@@ -11,8 +11,9 @@ use pandemonium_engine::task::Pid;
 use pandemonium_engine::topology::CpuMask;
 use pandemonium_engine::treatment::{ASSIGNED_MAX, Assignment, Treatment};
 use pandemonium_host::failure::Failure;
-use pandemonium_rules::{CpuKinds, Processes, Rules};
+use pandemonium_rules::{CpuKinds, Processes, Rules, Users};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,12 +30,15 @@ pub struct RuleKeeper {
     paths: Vec<PathBuf>,
     shared: Arc<Shared>,
     state: Mutex<State>,
+    /// The number of rules, and of the processes that they apply to.
+    counts: [AtomicUsize; 2],
 }
 
 #[derive(Default)]
 struct State {
     rules: Rules,
     processes: Processes,
+    users: Users,
     /// The CPUs at the last look at which they had changed.
     machine: Option<CpuKinds>,
     published: (Vec<Treatment>, Vec<Assignment>),
@@ -49,7 +53,8 @@ impl RuleKeeper {
             return Ok(None);
         }
         let state = Mutex::new(State::default());
-        let keeper = RuleKeeper { paths: paths.to_vec(), shared, state };
+        let counts = Default::default();
+        let keeper = RuleKeeper { paths: paths.to_vec(), shared, state, counts };
         keeper.reload().map_err(Failure::Usage)?;
         Ok(Some(Arc::new(keeper)))
     }
@@ -82,21 +87,23 @@ impl RuleKeeper {
         Ok(count)
     }
 
-    /// The number of rules, and of the processes that they apply to.
+    /// The number of rules, and of the processes that they apply to. Does not wait for a look.
     pub fn counts(&self) -> (usize, usize) {
-        let state = lock(&self.state);
-        (state.rules.rules().len(), state.published.1.len())
+        let [rules, processes] = &self.counts;
+        (rules.load(Ordering::Relaxed), processes.load(Ordering::Relaxed))
     }
 
     /// Looks at the processes, and publishes what has changed.
     fn look(&self) {
         let mut state = lock(&self.state);
-        let State { rules, processes, machine, .. } = &mut *state;
+        let State { rules, processes, users, machine, has_warned, .. } = &mut *state;
         processes.refresh();
+        users.refresh();
         let kinds = kinds(machine);
         let treatments = rules.rules().iter().map(|rule| rule.treatment(kinds)).collect();
         let own = std::process::id() as i32;
-        let found = rules.apply(processes).into_iter().filter(|found| found.process.pid != own);
+        let found =
+            rules.apply(processes, users).into_iter().filter(|found| found.process.pid != own);
         let mut assigned: Vec<Assignment> = found
             .filter_map(|found| {
                 let treatment = u8::try_from(found.rule).ok()?;
@@ -105,10 +112,14 @@ impl RuleKeeper {
             .collect();
         let left_out = assigned.len().saturating_sub(ASSIGNED_MAX);
         assigned.truncate(ASSIGNED_MAX);
-        if left_out > 0 && !std::mem::replace(&mut state.has_warned, true) {
+        if left_out > 0 && !std::mem::replace(has_warned, true) {
             output::warn(&format!(
                 "the rules apply to more than {ASSIGNED_MAX} processes: {left_out} are left out"
             ));
+        }
+        let counts = [rules.rules().len(), assigned.len()];
+        for (cell, count) in self.counts.iter().zip(counts) {
+            cell.store(count, Ordering::Relaxed);
         }
         let list = (treatments, assigned);
         if list != state.published {

@@ -38,6 +38,13 @@ enum order_times {
 	ORDER_LAST_NS = 125 * 1000 * 1000,
 };
 
+/*
+ * The bits of an epoch that are modes. An order of other modes is void. One that was written before
+ * knobs changed is executed once more, for a wakee, and ends with that: otherwise each change would
+ * have every task wait for a decision.
+ */
+#define ORDER_EPOCH_MODES 3
+
 /* It also ends soon if it may be executed only so often, this time included. */
 #define ORDER_LAST 2
 
@@ -85,7 +92,11 @@ struct order_view {
 /* Whether the order holds, for a task of any tier. */
 static inline bool order_is_valid(const struct order_view *v)
 {
-	return v->tier != FP_IDLE && v->left && v->epoch == v->epoch_now && v->now < v->until;
+	u32 differs = v->epoch ^ v->epoch_now;
+
+	if (!v->requeued)
+		differs &= ORDER_EPOCH_MODES;
+	return v->tier != FP_IDLE && v->left && !differs && v->now < v->until;
 }
 
 /*
@@ -94,7 +105,8 @@ static inline bool order_is_valid(const struct order_view *v)
  */
 static inline bool order_is_ending(const struct order_view *v)
 {
-	return v->left <= ORDER_LAST || v->now + ORDER_LAST_NS >= v->until;
+	return v->left <= ORDER_LAST || v->now + ORDER_LAST_NS >= v->until ||
+	       v->epoch != v->epoch_now;
 }
 
 /*

@@ -216,7 +216,7 @@ fn occupant() -> impl Strategy<Value = Occupant> {
 fn posted() -> impl Strategy<Value = Option<Posted>> {
     let later = near_now().prop_map(|time| time + LAST_LIFE.as_nanos());
     let until = prop_oneof![near_now(), later];
-    let order = (tier(), 0u64..3, until, 0..LAST_CREDIT + 2, 0u32..2);
+    let order = (tier(), 0u64..3, until, 0..LAST_CREDIT + 2, 0u32..6);
     let order = order.prop_map(|(tier, key_offset, until, left, epoch)| {
         let (until, key_offset) = (Stamp::from_nanos(until), Span::from_nanos(key_offset));
         Posted { tier, key_offset, until, left, epoch }
@@ -235,7 +235,7 @@ fn order_event() -> impl Strategy<Value = Event> {
 }
 
 fn order_view() -> impl Strategy<Value = View> {
-    let published = (0u32..2, prop::option::of(tier()), prop::option::of(near_now()), 0u32..2);
+    let published = (0u32..6, prop::option::of(tier()), prop::option::of(near_now()), 0u32..2);
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let cpu = (occupant(), near_now(), flags);
     (order_event(), published, cpu).prop_map(|(event, published, cpu)| {
@@ -309,7 +309,7 @@ proptest! {
         prop_assert_eq!(bpf::order_verdict(&bpf_order_view(&view)), Some(ours));
         if let Event::Wakeup(Some(order)) = view.event {
             let ending = bpf::order_is_ending(&bpf_order_view(&view));
-            prop_assert_eq!(ending, Some(order.is_ending(view.now)));
+            prop_assert_eq!(ending, Some(order.is_ending(view.now, view.epoch)));
         }
     }
 }

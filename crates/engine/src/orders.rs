@@ -27,6 +27,10 @@ pub const REST_MIN: Span = Span::from_micros(100);
 pub const LAST_CREDIT: u32 = 2;
 /// It also ends soon if it is valid for no longer than this: half of the life of [`Order::usual`].
 pub const LAST_LIFE: Span = Span::from_millis(125);
+/// The bits of an epoch that are modes. An order of other modes is void. One that was written
+/// before knobs changed is executed once more, for a wakee, and ends with that: otherwise each
+/// change would have every task wait for a decision.
+pub const EPOCH_MODES: u32 = 3;
 
 /// A standing order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +60,7 @@ impl Order {
 /// The bounds on all orders, published after each round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// The number of the epoch. Orders of other epochs are void.
+    /// The epoch: what orders were decided by. See [`EPOCH_MODES`].
     pub epoch: u32,
     /// The highest tier of which enough tasks wait for a decision to come before what orders
     /// execute; on a few CPUs one task is enough.
@@ -149,8 +153,18 @@ pub struct Posted {
 impl Posted {
     /// Whether the order ends soon. With its next execution the backend asks for another one, so
     /// that no wakeup has to wait for that.
-    pub fn is_ending(&self, now: Stamp) -> bool {
-        self.left <= LAST_CREDIT || now + LAST_LIFE >= self.until
+    pub fn is_ending(&self, now: Stamp, epoch: u32) -> bool {
+        self.left <= LAST_CREDIT || now + LAST_LIFE >= self.until || self.epoch != epoch
+    }
+
+    /// Whether the order holds: for a wakee also if only knobs have changed since it was written.
+    fn is_valid(&self, view: &View) -> bool {
+        let differs = self.epoch ^ view.epoch;
+        let is_of_now = match view.event {
+            Event::Wakeup(_) => differs & EPOCH_MODES == 0,
+            Event::Requeue { .. } => differs == 0,
+        };
+        is_of_now && self.left > 0 && view.now < self.until
     }
 }
 
@@ -189,13 +203,11 @@ pub enum Verdict {
 /// serves it first when the process leaves. In the shared DSQ an Interactive task that was decided
 /// two rescue intervals earlier comes first.
 pub fn verdict(view: &View) -> Verdict {
-    let is_valid =
-        |order: &Posted| order.left > 0 && order.epoch == view.epoch && view.now < order.until;
     let due = view.batch_due.is_some_and(|due| view.now >= due) && view.passes == 0;
     let order = match view.event {
         Event::Requeue { rest, .. } if rest >= REST_MIN => return Verdict::Resume,
         Event::Requeue { order, .. } => {
-            let goes_on = |order: Posted| order.tier == Tier::Batch && is_valid(&order);
+            let goes_on = |order: Posted| order.tier == Tier::Batch && order.is_valid(view);
             let goes_on = view.waiting.is_none() && !due && order.is_some_and(goes_on);
             return if goes_on { Verdict::Again } else { Verdict::Ask };
         }
@@ -203,7 +215,7 @@ pub fn verdict(view: &View) -> Verdict {
         Event::Wakeup(Some(order)) => order,
     };
     let is_next = order.tier > Tier::Batch && !due && view.waiting < Some(order.tier);
-    if !is_next || !is_valid(&order) {
+    if !is_next || !order.is_valid(view) {
         return Verdict::Ask;
     }
     let occupant_key = view.occupant_key.as_raw();
@@ -294,6 +306,15 @@ mod tests {
         }
         let not_due = wakeup(|view, _| (view.batch_due, view.passes) = (None, 0));
         assert_eq!(not_due, Verdict::Preempt);
+    }
+
+    #[test]
+    fn an_order_from_before_a_change_of_knobs_is_a_wakee_s_last_one() {
+        let before = |_: &mut View, order: &mut Posted| order.epoch = 7 - (EPOCH_MODES + 1);
+        assert_eq!(wakeup(before), Verdict::Preempt);
+        let until = NOW + LAST_LIFE + LAST_LIFE;
+        let order = Posted { left: LAST_CREDIT + 1, until, ..ORDER };
+        assert!(!order.is_ending(NOW, ORDER.epoch) && order.is_ending(NOW, ORDER.epoch + 4));
     }
 
     #[test]
@@ -393,6 +414,7 @@ mod tests {
             |_, order| order.tier = Tier::Interactive,
             |_, order| order.left = 0,
             |_, order| order.epoch = 6,
+            |_, order| order.epoch = 3,
             |view, order| order.until = view.now,
         ] {
             assert_eq!(again(change), Verdict::Ask);

@@ -19,6 +19,7 @@
 mod domain;
 mod file;
 mod pattern;
+mod proc;
 mod process;
 mod rule;
 mod users;

@@ -5,7 +5,7 @@
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
-use std::str::FromStr;
+use std::str::{Chars, FromStr};
 
 /// A pattern for a whole text: `*` stands for any characters, `?` for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,27 +15,28 @@ impl Pattern {
     /// Whether the text matches. The time is bounded by the product of both lengths, whatever they
     /// are: a text may be hostile.
     pub fn matches(&self, text: &str) -> bool {
-        let (pattern, text) = (&self.0, text.chars().collect::<Vec<char>>());
-        let (mut at, mut seen) = (0, 0);
-        // The last star, and where in the text what follows it was tried last.
-        let mut star: Option<(usize, usize)> = None;
-        while seen < text.len() {
-            match pattern.get(at) {
+        let (mut at, mut rest) = (0, text.chars());
+        // The last star, and the text from where what follows it was tried last.
+        let mut star: Option<(usize, Chars)> = None;
+        loop {
+            let from = rest.clone();
+            let Some(next) = rest.next() else { break };
+            match self.0.get(at) {
                 Some('*') => {
-                    star = Some((at, seen));
-                    at += 1;
+                    star = Some((at, from.clone()));
+                    (at, rest) = (at + 1, from);
                 }
-                Some(c) if *c == '?' || *c == text[seen] => (at, seen) = (at + 1, seen + 1),
-                _ => match star {
+                Some(c) if *c == '?' || *c == next => at += 1,
+                _ => match &mut star {
                     Some((star_at, tried)) => {
-                        star = Some((star_at, tried + 1));
-                        (at, seen) = (star_at + 1, tried + 1);
+                        tried.next();
+                        (at, rest) = (*star_at + 1, tried.clone());
                     }
                     None => return false,
                 },
             }
         }
-        pattern[at..].iter().all(|c| *c == '*')
+        self.0[at..].iter().all(|c| *c == '*')
     }
 
     /// Whether the pattern is about a path.

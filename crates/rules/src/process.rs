@@ -2,17 +2,15 @@
 
 //! Processes, as `/proc` describes them.
 
+use crate::proc::{ProcFolder, Reader};
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// A kernel thread's flag in `/proc/PID/stat`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 /// Facts that may change without a sign are read again every so many refreshes.
 const AGAIN: u64 = 10;
-/// Longest text that is kept of one fact: a command line can have megabytes.
-const TEXT_MAX: usize = 4096;
 /// Longest chain of parents that is followed.
 const ANCESTORS_MAX: usize = 64;
 
@@ -74,8 +72,16 @@ pub struct Process {
 /// All processes, without kernel threads.
 pub struct Processes {
     proc: PathBuf,
-    all: BTreeMap<i32, Process>,
+    all: BTreeMap<i32, Seen>,
     refreshes: u64,
+    reader: Reader,
+}
+
+/// A process, and the refresh that saw it last.
+#[derive(Default)]
+struct Seen {
+    process: Process,
+    at: u64,
 }
 
 impl Default for Processes {
@@ -87,101 +93,120 @@ impl Default for Processes {
 impl Processes {
     /// Processes as the files below this folder describe them.
     pub fn below(proc: impl Into<PathBuf>) -> Processes {
-        Processes { proc: proc.into(), all: BTreeMap::new(), refreshes: 0 }
+        let (all, reader) = (BTreeMap::new(), Reader::default());
+        Processes { proc: proc.into(), all, refreshes: 0, reader }
     }
 
     /// These processes. A refresh replaces them by those of the machine.
     pub fn of(processes: impl IntoIterator<Item = Process>) -> Processes {
-        let all = processes.into_iter().map(|process| (process.pid, process)).collect();
-        Processes { all, ..Processes::default() }
+        let seen = |process: Process| (process.pid, Seen { process, at: 0 });
+        Processes { all: processes.into_iter().map(seen).collect(), ..Processes::default() }
     }
 
     /// Reads what has changed. Name, parent, nice value and class of every process are read each
     /// time; the rest of new processes, of those with a new name, and of a tenth of all others.
+    /// What is as before is read without an allocation.
     pub fn refresh(&mut self) {
-        let before = std::mem::take(&mut self.all);
-        let entries = fs::read_dir(&self.proc).into_iter().flatten().flatten();
-        for entry in entries {
-            let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
-            let Some(pid) = pid else { continue };
-            let is_due = (self.refreshes + pid as u64).is_multiple_of(AGAIN);
-            let known = before.get(&pid).filter(|_| !is_due);
-            if let Some(process) = read(&entry.path(), pid, known) {
-                self.all.insert(pid, process);
-            }
-        }
         self.refreshes += 1;
+        let now = self.refreshes;
+        if let Some(folder) = ProcFolder::open(&self.proc) {
+            folder.for_each(|pid| self.look(&folder, pid));
+        }
+        self.all.retain(|_, seen| seen.at == now);
+    }
+
+    /// Reads a process. It is left out if it has ended, or is a kernel thread.
+    fn look(&mut self, folder: &ProcFolder, pid: i32) {
+        let Processes { all, refreshes, reader, .. } = self;
+        let stat = reader.text(folder, pid, "stat").and_then(Stat::parse);
+        let Some(Stat { name, parent, nice, started, class }) = stat else { return };
+        let Seen { process, at } = all.entry(pid).or_default();
+        let is_same = process.name == name && process.started == started;
+        replace(&mut process.name, name);
+        (process.pid, process.parent, process.started) = (pid, parent, started);
+        (process.nice, process.class) = (nice, class);
+        let is_due = (*refreshes + pid as u64).is_multiple_of(AGAIN);
+        if is_same && !is_due || read_rest(reader, folder, process).is_some() {
+            *at = *refreshes;
+        }
     }
 
     /// All processes, in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &Process> {
-        self.all.values()
+        self.all.values().map(|seen| &seen.process)
     }
 
     /// The parent, its parent, and so on.
     pub fn ancestors<'a>(&'a self, process: &'a Process) -> impl Iterator<Item = &'a Process> {
-        let parent = |of: &Process| self.all.get(&of.parent);
+        let parent = |of: &Process| self.all.get(&of.parent).map(|seen| &seen.process);
         std::iter::successors(parent(process), move |of| parent(of)).take(ANCESTORS_MAX)
     }
 }
 
-/// Reads a process, of which the rest is known already if it still has its name. `None` if it has
-/// ended, or is a kernel thread.
-fn read(folder: &Path, pid: i32, known: Option<&Process>) -> Option<Process> {
-    let stat = text(folder, "stat")?;
-    // The name may contain spaces and parentheses.
-    let (head, tail) = stat.rsplit_once(") ")?;
-    let (_, name) = head.split_once('(')?;
-    let fields: Vec<&str> = tail.split(' ').collect();
-    // The first of them is the third in proc(5).
-    let field = |number: usize| fields.get(number - 3)?.trim().parse::<i64>().ok();
-    if field(9)? as u64 & KERNEL_THREAD != 0 {
-        return None;
+/// What is read of a process each time.
+struct Stat<'a> {
+    name: &'a str,
+    parent: i32,
+    nice: i64,
+    started: u64,
+    class: SchedClass,
+}
+
+impl Stat<'_> {
+    /// Of the text of `/proc/PID/stat`. `None` for a kernel thread.
+    fn parse(stat: &str) -> Option<Stat<'_>> {
+        // The name may contain spaces and parentheses.
+        let (head, tail) = stat.rsplit_once(") ")?;
+        let (_, name) = head.split_once('(')?;
+        // The first of them is the third in proc(5).
+        let field = |number: usize| tail.split(' ').nth(number - 3)?.trim().parse::<i64>().ok();
+        if field(9)? as u64 & KERNEL_THREAD != 0 {
+            return None;
+        }
+        let class = match field(41).unwrap_or_default() {
+            0 => SchedClass::Other,
+            3 => SchedClass::Batch,
+            5 => SchedClass::Idle,
+            7 => SchedClass::Ext,
+            _ => SchedClass::RealTime,
+        };
+        let (parent, nice, started) = (field(4)? as i32, field(19)?, field(22)? as u64);
+        Some(Stat { name, parent, nice, started, class })
     }
-    let (parent, nice, started) = (field(4)? as i32, field(19)?, field(22)? as u64);
-    let class = match field(41).unwrap_or_default() {
-        0 => SchedClass::Other,
-        3 => SchedClass::Batch,
-        5 => SchedClass::Idle,
-        7 => SchedClass::Ext,
-        _ => SchedClass::RealTime,
-    };
-    let same = known.filter(|known| known.name == name && known.started == started);
-    let rest = match same {
-        Some(known) => known.clone(),
-        None => read_rest(folder)?,
-    };
-    Some(Process { pid, parent, started, name: name.into(), nice, class, ..rest })
 }
 
-fn read_rest(folder: &Path) -> Option<Process> {
-    let status = text(folder, "status")?;
+/// Reads what may only change with the name, or without a sign. `None` if the process has ended.
+fn read_rest(reader: &mut Reader, folder: &ProcFolder, process: &mut Process) -> Option<()> {
+    let pid = process.pid;
+    let status = reader.text(folder, pid, "status")?;
     let user = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    let user = user?.split_whitespace().next()?.parse().ok()?;
-    let link = fs::read_link(folder.join("exe")).unwrap_or_default();
-    let executable = link.to_string_lossy();
-    let executable = executable.strip_suffix(" (deleted)").unwrap_or(&executable).to_owned();
-    let command = text(folder, "cmdline").unwrap_or_default();
-    let command = command.trim_end_matches('\0').replace('\0', " ");
+    process.user = user?.split_whitespace().next()?.parse().ok()?;
+    let link = reader.link(folder, pid, "exe");
+    replace(&mut process.executable, link.strip_suffix(" (deleted)").unwrap_or(link));
+    let command = reader.text(folder, pid, "cmdline").unwrap_or_default();
+    replace(&mut process.command, command);
     // Without privileges the link of another user's process may not be read.
-    let first = || command.split(' ').next().unwrap_or_default().to_owned();
-    let executable = if executable.is_empty() { first() } else { executable };
-    let cgroups = text(folder, "cgroup").unwrap_or_default();
+    if process.executable.is_empty() {
+        replace(&mut process.executable, command.split(' ').next().unwrap_or_default());
+    }
+    let cgroups = reader.text(folder, pid, "cgroup").unwrap_or_default();
     let cgroup = cgroups.lines().find_map(|line| line.strip_prefix("0::"));
-    let cgroup = cgroup.unwrap_or_default().to_owned();
-    Some(Process { executable, command, cgroup, user, ..Process::default() })
+    replace(&mut process.cgroup, cgroup.unwrap_or_default());
+    Some(())
 }
 
-/// The beginning of a file. What is not UTF-8 is replaced.
-fn text(folder: &Path, name: &str) -> Option<String> {
-    let bytes = fs::read(folder.join(name)).ok()?;
-    let kept = &bytes[..bytes.len().min(TEXT_MAX)];
-    Some(String::from_utf8_lossy(kept).into_owned())
+/// Makes the text this one.
+fn replace(text: &mut String, new: &str) {
+    if text != new {
+        text.clear();
+        text.push_str(new);
+    }
 }
 
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use std::fs;
 
     /// A folder like `/proc`.
     pub struct Proc(pub PathBuf);

@@ -132,8 +132,8 @@ impl Rules {
     }
 
     /// The processes to which a rule applies, by the users of this machine.
-    pub fn apply<'a>(&self, processes: &'a Processes) -> Vec<Found<'a>> {
-        let mut all = self.explain(processes, &Users::read());
+    pub fn apply<'a>(&self, processes: &'a Processes, users: &Users) -> Vec<Found<'a>> {
+        let mut all = self.explain(processes, users);
         all.retain(|found| !found.withheld);
         all
     }
@@ -203,9 +203,9 @@ impl Conditions {
         let is = |condition: &Option<Vec<Pattern>>, text: &str| {
             condition.as_ref().is_none_or(|any| any.iter().any(|pattern| pattern.matches(text)))
         };
-        let named = |condition: &Option<Vec<Pattern>>,
-                     mut of: Box<dyn Iterator<Item = &Process> + '_>| {
-            condition.is_none() || of.any(|process| is(condition, &process.name))
+        let named = |condition: &Option<Vec<Pattern>>, generations: usize| {
+            let mut above = processes.ancestors(process).take(generations);
+            condition.is_none() || above.any(|process| is(condition, &process.name))
         };
         let by_user =
             |any: &Vec<String>| any.iter().any(|user| users.number(user) == Some(process.user));
@@ -221,8 +221,8 @@ impl Conditions {
             && is(&self.command, &process.command)
             && is(&self.cgroup, &process.cgroup)
             && (self.unit.is_none() || process.cgroup.split('/').any(|unit| is(&self.unit, unit)))
-            && named(&self.parent, Box::new(processes.ancestors(process).take(1)))
-            && named(&self.ancestor, Box::new(processes.ancestors(process)))
+            && named(&self.parent, 1)
+            && named(&self.ancestor, usize::MAX)
     }
 }
 

@@ -5,22 +5,37 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::time::SystemTime;
 
 /// Users of this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Users {
     names: BTreeMap<String, u32>,
     login: BTreeSet<u32>,
+    /// The time of the last change of the file that names them, and its size.
+    known: Option<(SystemTime, u64)>,
 }
 
 impl Users {
     /// The users in `/etc/passwd`; at the machine are those of whom a session is active at a seat,
     /// and the one that called `sudo`.
     pub fn read() -> Users {
-        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let mut users = Users::default();
+        users.refresh();
+        users
+    }
+
+    /// The same again, of which only what has changed is read.
+    pub fn refresh(&mut self) {
+        let file = fs::metadata("/etc/passwd").ok();
+        let known = file.and_then(|file| Some((file.modified().ok()?, file.len())));
+        if known.is_none() || known != self.known {
+            let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+            *self = Users { known, ..Users::of(&passwd, BTreeSet::new()) };
+        }
         let sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
-        let login = at_seats(Path::new("/run/systemd/seats")).chain(sudo).collect();
-        Users::of(&passwd, login)
+        self.login.clear();
+        self.login.extend(at_seats(Path::new("/run/systemd/seats")).chain(sudo));
     }
 
     /// The users of such a file, and those at the machine.
@@ -30,7 +45,7 @@ impl Users {
             let name = fields.next()?.to_owned();
             Some((name, fields.nth(1)?.parse().ok()?))
         };
-        Users { names: passwd.lines().filter_map(user).collect(), login }
+        Users { names: passwd.lines().filter_map(user).collect(), login, known: None }
     }
 
     /// The number of a user, given by name or number.

@@ -7,7 +7,7 @@ use super::observer::{Event, Fault, Occupant, TaskId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use pandemonium_engine::orders::Bounds;
+use pandemonium_engine::orders::{Bounds, EPOCH_MODES};
 use pandemonium_engine::task::{Dispatch, Pid, Tier};
 use pandemonium_engine::time::Stamp;
 
@@ -125,11 +125,14 @@ impl OrderChecker {
         self.passed += u32::from(bounds.batch_due.is_some());
         let Some(order) = self.of(task) else { return Some("although it has none") };
         let (left, tier_of) = (order.left, order.tier);
+        // A change of knobs alone leaves a wakee its order.
+        let bits = if tier_of == Tier::Batch { u32::MAX } else { EPOCH_MODES };
+        let differs = (order.epoch ^ bounds.epoch) & bits != 0;
         order.left = left.saturating_sub(1);
         match () {
             () if left == 0 => Some("beyond its credit"),
             () if now >= order.until => Some("beyond its life"),
-            () if order.epoch != bounds.epoch => Some("in another epoch"),
+            () if differs => Some("in another epoch"),
             () if bounds.waiting >= Some(order.tier) => Some("before a more urgent task"),
             () if due => Some("although Batch work is due"),
             () => match preempted {

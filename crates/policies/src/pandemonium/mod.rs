@@ -84,7 +84,7 @@ pub struct Pandemonium {
     predictions: u64,
     clock: Clock,
     turns: Turns,
-    /// Number of times that knobs or assigned processes changed: orders of before are void.
+    /// Number of times that knobs or assigned processes changed: orders of before end.
     tunings: u32,
     /// The count of executed orders that `turns` includes.
     passed: u32,

@@ -53,7 +53,7 @@ impl StandingOrders for Pandemonium {
     }
 
     /// Orders may pass waiting Batch work until it is due, and then as often as the deficit allows.
-    /// What changes knobs or mode ends all orders.
+    /// A change of mode ends all orders, one of knobs those of Batch tasks, and others soon.
     fn bounds(&self, now: Stamp) -> Bounds {
         let mode = self.mode(now);
         let tiers = [Tier::LatCritical, Tier::Interactive, Tier::Batch];

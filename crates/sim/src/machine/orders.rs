@@ -91,7 +91,8 @@ impl<W: Observer> Machine<W> {
         self.task(slot).tickets += 1;
         let (task, at_once) = (self.id(slot), verdict == Verdict::Preempt);
         self.emit(Event::Ordered { task, cpu, at_once });
-        if flags & ENQ_WAKEUP != 0 && posted.is_some_and(|it| it.is_ending(Stamp::from_nanos(now)))
+        if flags & ENQ_WAKEUP != 0
+            && posted.is_some_and(|it| it.is_ending(Stamp::from_nanos(now), bounds.epoch))
         {
             self.ask_for_another_order(slot, flags);
         }
