@@ -85,8 +85,7 @@ impl Machine {
         let mut numbers = [(); 4].map(|()| Numbers::default());
         let [cores, l2s, llcs, nodes] = &mut numbers;
         let count = self.cpus.iter().map(|cpu| cpu.id.as_raw() + 1).max().unwrap_or(0);
-        let alone = CpuPlace { core: u16::MAX, l2: u16::MAX, llc: u16::MAX, node: 0 };
-        let mut places = vec![alone; count as usize];
+        let mut places = vec![CpuPlace::UNKNOWN; count as usize];
         for cpu in &self.cpus {
             places[cpu.id.as_raw() as usize] = CpuPlace {
                 core: cores.of(cpu.core),

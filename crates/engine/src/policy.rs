@@ -19,6 +19,7 @@ use crate::port::MachineView;
 use crate::reserve::Reserve;
 use crate::task::{Arrival, Dispatch, Pid, Tier};
 use crate::time::{Span, Stamp};
+use crate::topology::Topology;
 use crate::treatment::{Assignment, Treatment};
 use alloc::boxed::Box;
 
@@ -45,6 +46,8 @@ pub trait Policy: Send {
     /// Replaces the processes that the user demands a treatment for, in the order of their pids.
     /// Valid from the next arrival on.
     fn assign(&mut self, _treatments: &[Treatment], _processes: &[Assignment]) {}
+    /// Replaces the topology, because CPUs have come or gone. Valid from the next decision on.
+    fn follow_topology(&mut self, _topology: &Topology) {}
     /// Whether one more decision should follow in the same round, because an urgent task waits.
     fn wants_more(&self) -> bool {
         false
@@ -100,6 +103,9 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
     fn assign(&mut self, treatments: &[Treatment], processes: &[Assignment]) {
         (**self).assign(treatments, processes);
+    }
+    fn follow_topology(&mut self, topology: &Topology) {
+        (**self).follow_topology(topology);
     }
     fn wants_more(&self) -> bool {
         (**self).wants_more()

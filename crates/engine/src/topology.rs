@@ -241,6 +241,7 @@ impl fmt::Display for MaskError {
 }
 
 /// What one CPU shares with others. CPUs with an equal number in a field share that resource.
+/// [`u16::MAX`] shares nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuPlace {
     /// The core, which several CPUs share under SMT.
@@ -251,6 +252,27 @@ pub struct CpuPlace {
     pub llc: u16,
     /// The memory node.
     pub node: u16,
+}
+
+impl CpuPlace {
+    /// The place of a CPU of which nothing is known, as of an offline one.
+    pub const UNKNOWN: CpuPlace = CpuPlace { core: u16::MAX, l2: u16::MAX, llc: u16::MAX, node: 0 };
+
+    /// The place as a word.
+    pub const fn to_word(self) -> u64 {
+        let CpuPlace { core, l2, llc, node } = self;
+        core as u64 | (l2 as u64) << 16 | (llc as u64) << 32 | (node as u64) << 48
+    }
+
+    /// The place of a [word](Self::to_word). Every word is one.
+    pub const fn from_word(word: u64) -> CpuPlace {
+        CpuPlace {
+            core: word as u16,
+            l2: (word >> 16) as u16,
+            llc: (word >> 32) as u16,
+            node: (word >> 48) as u16,
+        }
+    }
 }
 
 /// The [`CpuPlace`] of every CPU.
@@ -265,6 +287,25 @@ impl Topology {
         Topology { places }
     }
 
+    /// The same, with room for the largest machine: to [`refill`](Self::refill) it allocates
+    /// nothing.
+    pub fn with_room(&self) -> Topology {
+        let mut places = Vec::with_capacity(CPUS_MAX as usize);
+        places.extend_from_slice(&self.places);
+        Topology { places }
+    }
+
+    /// Replaces the places, from CPU 0 on. Places beyond [`CPUS_MAX`] are dropped.
+    pub fn refill(&mut self, places: impl Iterator<Item = CpuPlace>) {
+        self.places.clear();
+        self.places.extend(places.take(CPUS_MAX as usize));
+    }
+
+    /// The places of all known CPUs, from CPU 0 on.
+    pub fn places(&self) -> &[CpuPlace] {
+        &self.places
+    }
+
     /// A machine with one memory node and one last-level cache. Every CPU has its own core and
     /// second-level cache.
     pub fn flat(cpus: u32) -> Topology {
@@ -274,8 +315,7 @@ impl Topology {
 
     /// The place of `cpu`. An unknown CPU shares no core and no cache.
     pub fn place(&self, cpu: CpuId) -> CpuPlace {
-        let alone = CpuPlace { core: u16::MAX, l2: u16::MAX, llc: u16::MAX, node: 0 };
-        self.places.get(cpu.as_raw() as usize).copied().unwrap_or(alone)
+        self.places.get(cpu.as_raw() as usize).copied().unwrap_or(CpuPlace::UNKNOWN)
     }
 
     /// How many CPUs are known.

@@ -14,6 +14,7 @@ use pandemonium_engine::runqueue::Runqueue;
 use pandemonium_engine::table::{Entered, TaskTable};
 use pandemonium_engine::task::{Arrival, Dispatch, Pid, Tier};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
+use pandemonium_engine::topology::Topology;
 use pandemonium_engine::treatment::{Assignment, Treatment};
 use pandemonium_engine::{
     Explaining, KernelRules, Learning, MachineView, Mode, Policy, PolicyType, Setup,
@@ -293,6 +294,10 @@ impl<Q: Policy> Policy for Dropping<Q> {
 
     fn assign(&mut self, treatments: &[Treatment], processes: &[Assignment]) {
         self.inner.assign(treatments, processes);
+    }
+
+    fn follow_topology(&mut self, topology: &Topology) {
+        self.inner.follow_topology(topology);
     }
 
     fn learning(&mut self) -> Option<&mut dyn Learning> {

@@ -144,9 +144,8 @@ fn put_start(out: &mut WordWriter, entry: &Entry) -> u64 {
             out.put(u64::from(*cpus));
             10
         }
-        Entry::Place(CpuPlace { core, l2, llc, node }) => {
-            let parts = [*core, *l2, *llc, *node].map(u64::from);
-            out.put(parts[0] | parts[1] << 16 | parts[2] << 32 | parts[3] << 48);
+        Entry::Place(place) => {
+            out.put(place.to_word());
             11
         }
         Entry::Named(comm, tier) => {
@@ -189,6 +188,10 @@ fn put_start(out: &mut WordWriter, entry: &Entry) -> u64 {
             out.put(u64::from(*count));
             20
         }
+        Entry::PlacedAll(count) => {
+            out.put(u64::from(*count));
+            21
+        }
         // `encode` handles all others. A reader would reject this kind as damage.
         _ => 0,
     }
@@ -197,12 +200,7 @@ fn put_start(out: &mut WordWriter, entry: &Entry) -> u64 {
 fn take_start(kind: u64, input: &mut WordReader) -> Result<Entry, Damage> {
     Ok(match kind {
         10 => Entry::Started { cpus: small(input.take()?)? },
-        11 => {
-            let word = input.take()?;
-            let part = |number: u32| (word >> (16 * number)) as u16;
-            let place = CpuPlace { core: part(0), l2: part(1), llc: part(2), node: part(3) };
-            Entry::Place(place)
-        }
+        11 => Entry::Place(CpuPlace::from_word(input.take()?)),
         12 => Entry::Named(take_comm(input)?, tier(input.take()?)?),
         13 => {
             let mut words = [0; topology::WORDS];
@@ -239,6 +237,7 @@ fn take_start(kind: u64, input: &mut WordReader) -> Result<Entry, Damage> {
         }
         19 => Entry::Assigned(Assignment::from_word(input.take()?).ok_or(Damage)?),
         20 => Entry::AssignedAll(small(input.take()?)?),
+        21 => Entry::PlacedAll(small(input.take()?)?),
         _ => return Err(Damage),
     })
 }
@@ -528,6 +527,7 @@ mod tests {
             }),
             Entry::Assigned(Assignment { pid: Pid::new(4711).unwrap(), treatment: 3 }),
             Entry::AssignedAll(1),
+            Entry::PlacedAll(1024),
         ];
         all.extend(Tier::ALL.map(|tier| Entry::Sent(dispatch(Placement::Cpu(cpu), tier))));
         all

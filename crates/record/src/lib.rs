@@ -66,7 +66,8 @@ pub enum Entry {
         /// The number of CPUs from which the policy derives its limits.
         cpus: u32,
     },
-    /// The topology of the next CPU, from CPU 0 on.
+    /// The topology of the next CPU, from CPU 0 on: part of the setup at a start, else given to the
+    /// policy with the next [`Entry::PlacedAll`].
     Place(CpuPlace),
     /// Program names that start with this prefix belong to the tier.
     Named(Comm, Tier),
@@ -86,6 +87,8 @@ pub enum Entry {
     Assigned(Assignment),
     /// The policy receives the preceding treatments and processes, so many of the latter.
     AssignedAll(u32),
+    /// The policy receives the preceding places, so many of them, as its new topology.
+    PlacedAll(u32),
     /// A round begins.
     Began {
         /// The time.

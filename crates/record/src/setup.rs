@@ -4,16 +4,14 @@
 
 use super::Entry;
 use alloc::vec::Vec;
-use pandemonium_engine::task::{CPUS_MAX, CpuId};
+use pandemonium_engine::task::CPUS_MAX;
 use pandemonium_engine::topology::{CpuPlace, Topology};
 use pandemonium_engine::{NAMES_MAX, Setup};
 
 /// Calls `tell` with each entry of `setup`. Allocates nothing.
 pub fn told_at_start(setup: &Setup, mut tell: impl FnMut(Entry)) {
     tell(Entry::Started { cpus: setup.cpus });
-    for cpu in (0..setup.topology.cpus() as i32).filter_map(CpuId::new) {
-        tell(Entry::Place(setup.topology.place(cpu)));
-    }
+    setup.topology.places().iter().for_each(|place| tell(Entry::Place(*place)));
     setup.names.iter().for_each(|(name, tier)| tell(Entry::Named(*name, *tier)));
     setup.domain.iter().for_each(|domain| tell(Entry::Preferred(*domain)));
 }

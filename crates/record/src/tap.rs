@@ -9,6 +9,7 @@ use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::procdb::{Minute, Profile};
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid};
 use pandemonium_engine::time::Stamp;
+use pandemonium_engine::topology::Topology;
 use pandemonium_engine::treatment::{Assignment, Treatment};
 use pandemonium_engine::{Full, MachineView, Memo, Port, Round};
 
@@ -55,6 +56,12 @@ impl Writer<'_> {
         treatments.iter().for_each(|treatment| self.push(&Entry::Treated(*treatment)));
         processes.iter().for_each(|process| self.push(&Entry::Assigned(*process)));
         self.push(&Entry::AssignedAll(processes.len() as u32));
+    }
+
+    /// Records that the policy gets another topology.
+    pub fn placed(&mut self, topology: &Topology) {
+        topology.places().iter().for_each(|place| self.push(&Entry::Place(*place)));
+        self.push(&Entry::PlacedAll(topology.cpus()));
     }
 
     /// Records that the policy is told the current minute.

@@ -10,6 +10,7 @@
 use buddy_alloc::buddy_alloc::{BuddyAlloc, BuddyAllocParam};
 use pandemonium_engine::task::{Arrival, Comm, CpuId, Dispatch, Pid, RawArrival, Tier};
 use pandemonium_engine::time::{Span, Stamp};
+use pandemonium_engine::topology::{CPUS_MAX, Topology};
 use pandemonium_engine::{Full, Limits, MachineView, Memo, Policy, Port, round};
 use pandemonium_engine::{Setup, TASKS_MAX};
 use pandemonium_policies::{Fifo, Pandemonium, Vruntime};
@@ -230,7 +231,10 @@ fn check_memory<Q: Policy>(name: &str, make: impl FnOnce() -> Q) {
     let mut policy = make();
     let mut port = RandomPort::new();
     let mut known = 0;
+    // In production it lies in memory of the driver.
+    let largest = Topology::flat(CPUS_MAX);
     let made = allocations(|| {
+        policy.follow_topology(&largest);
         fill(&mut policy, &mut port);
         stress(&mut policy, &mut port);
         if let Some(learning) = policy.learning() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! CPUs go on- or offline while the policy decides.
+//! CPUs go on- or offline while the policy decides. Their topology replaces that of the start
+//! ([`Placer::follow_topology`](super::placement::Placer::follow_topology)).
 
 use super::Pandemonium;
 use super::batch_starvation::BatchStarvation;

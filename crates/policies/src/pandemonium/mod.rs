@@ -51,6 +51,7 @@ use pandemonium_engine::task::{
     Arrival, Cause, Dispatch, Pid, Reason, Request, Tier, WEIGHT_DEFAULT,
 };
 use pandemonium_engine::time::{ShortSpan, Span, Stamp, Vtime};
+use pandemonium_engine::topology::Topology;
 use pandemonium_engine::treatment::{Assignment, Treatment};
 use pandemonium_engine::{
     Explaining, KernelRules, Learning, MachineView, Policy, StandingOrders, Waiting,
@@ -451,6 +452,10 @@ impl Policy for Pandemonium {
     fn assign(&mut self, treatments: &[Treatment], processes: &[Assignment]) {
         self.assigned.replace(treatments, processes);
         self.tunings = self.tunings.wrapping_add(1);
+    }
+
+    fn follow_topology(&mut self, topology: &Topology) {
+        self.placer.follow_topology(topology);
     }
 
     fn kernel_rules(&self, now: Stamp) -> KernelRules {

@@ -68,11 +68,16 @@ impl Placer {
     /// A placer for this machine and domain.
     pub fn new(setup: &Setup) -> Placer {
         Placer {
-            topology: setup.topology.clone(),
+            topology: setup.topology.with_room(),
             domain: setup.domain,
             sent: vec![Sent::default(); CPUS_MAX as usize],
             before: None,
         }
+    }
+
+    /// From now on the CPUs share what this topology says.
+    pub fn follow_topology(&mut self, topology: &Topology) {
+        self.topology.refill(topology.places().iter().copied());
     }
 
     /// Whether there is a domain.

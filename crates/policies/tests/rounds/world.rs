@@ -40,7 +40,7 @@ pub struct FakePort {
     /// The number of dispatches accepted before one is refused.
     pub accepts: usize,
     pub log: Vec<Event>,
-    view: MachineView,
+    pub view: MachineView,
 }
 
 impl Port for FakePort {

@@ -9,8 +9,9 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use pandemonium_engine::durations::Durations;
 use pandemonium_engine::knobs::{RawKnobs, Table, Values};
 use pandemonium_engine::procdb::{CAPACITY, Profile};
-use pandemonium_engine::task::{Arrival, Comm, CpuId, Dispatch, Pid};
+use pandemonium_engine::task::{Arrival, CPUS_MAX, Comm, CpuId, Dispatch, Pid};
 use pandemonium_engine::time::Stamp;
+use pandemonium_engine::topology::{CpuPlace, Topology};
 use pandemonium_engine::treatment::{ASSIGNED_MAX, Assignment, TREATMENTS_MAX, Treatment};
 use pandemonium_engine::{Full, Limits, MachineView, Policy, PolicyInfo, Port, round};
 use std::collections::{BTreeMap, VecDeque};
@@ -131,6 +132,7 @@ pub fn repeat<R: Read>(
         known: Vec::new(),
         treatments: Vec::new(),
         assigned: Vec::new(),
+        places: Vec::new(),
         open: None,
     };
     while let Some(entry) = recording.next_entry()? {
@@ -162,6 +164,8 @@ struct Player<'s> {
     /// The treatments and processes for the next `assign`.
     treatments: Vec<Treatment>,
     assigned: Vec<Assignment>,
+    /// The places of the next topology.
+    places: Vec<CpuPlace>,
     open: Option<Round>,
 }
 
@@ -177,7 +181,11 @@ impl Player<'_> {
         if let Entry::Started { cpus } = entry {
             // A scheduler that died in the middle of a round did not finish it.
             self.open = None;
+            self.places.clear();
             self.start = Some(Start::of(cpus).context("a start is damaged")?);
+            return Ok(());
+        }
+        if self.open.is_none() && self.gather(&entry) {
             return Ok(());
         }
         let policy = self.policy.as_mut();
@@ -212,24 +220,18 @@ impl Player<'_> {
             (Entry::Remembered(memo), None) => {
                 policy.learning().into_iter().for_each(|learning| learning.import(memo));
             }
-            (Entry::Known(profile), None) if self.known.len() < KNOWN_MAX => {
-                self.known.push(profile);
-            }
             (Entry::Learned(when), None) => {
                 let known = std::mem::take(&mut self.known);
                 if let Some(learning) = policy.learning() {
                     learning.learn_programs(when, &known);
                 }
             }
-            (Entry::Treated(treatment), None) if self.treatments.len() < TREATMENTS_MAX => {
-                self.treatments.push(treatment);
-            }
-            (Entry::Assigned(process), None) if self.assigned.len() < ASSIGNED_MAX => {
-                self.assigned.push(process);
-            }
             (Entry::AssignedAll(_), None) => {
                 let treatments = std::mem::take(&mut self.treatments);
                 policy.assign(&treatments, &std::mem::take(&mut self.assigned));
+            }
+            (Entry::PlacedAll(_), None) => {
+                policy.follow_topology(&Topology::new(std::mem::take(&mut self.places)));
             }
             (Entry::Minute(when), None) => {
                 policy.learning().into_iter().for_each(|learning| learning.minute(when));
@@ -237,6 +239,25 @@ impl Player<'_> {
             _ => bail!("the recording is out of order at entry {number}"),
         }
         Ok(())
+    }
+
+    /// Keeps a part of what the policy receives with a later entry. Returns false for any other
+    /// entry, and for one that exceeds a limit.
+    fn gather(&mut self, entry: &Entry) -> bool {
+        match *entry {
+            Entry::Known(profile) if self.known.len() < KNOWN_MAX => self.known.push(profile),
+            Entry::Treated(treatment) if self.treatments.len() < TREATMENTS_MAX => {
+                self.treatments.push(treatment);
+            }
+            Entry::Assigned(process) if self.assigned.len() < ASSIGNED_MAX => {
+                self.assigned.push(process);
+            }
+            Entry::Place(place) if self.places.len() < CPUS_MAX as usize => {
+                self.places.push(place);
+            }
+            _ => return false,
+        }
+        true
     }
 }
 

@@ -19,7 +19,8 @@ pub const MAGIC: &[u8; 8] = b"PNDMREC\n";
 /// 8: tasks and learned profiles have a user.
 /// 9: a round's view tells how many decided tasks wait.
 /// 10: treatments have a domain.
-pub const VERSION: u32 = 10;
+/// 11: the topology is recorded again when it changes.
+pub const VERSION: u32 = 11;
 /// The earliest format that readers accept: what it lacks has a value that says so.
 pub const OLDEST: u32 = 7;
 /// zstd level: the fastest regular one, since compression competes with the recorded workload.
