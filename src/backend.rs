@@ -8,11 +8,13 @@
 
 mod domains;
 mod exit_texts;
+mod offline;
 mod orders;
 mod performance;
 mod stalls;
 
 use self::domains::Domains;
+use self::offline::OfflineCpus;
 pub use self::orders::OrderCounters;
 pub use self::stalls::{StallCause, StallCounters};
 use super::fast_path::{FastPath, Settings, occupant};
@@ -21,7 +23,7 @@ use super::{clock, syscall_program};
 use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, RawArrival, Tier};
 use pandemonium_engine::time::Stamp;
-use pandemonium_engine::topology::CpuMask;
+use pandemonium_engine::topology::{CpuMask, Topology};
 use pandemonium_engine::{Full, MachineView, Port};
 use pandemonium_host::ejection::Ejection;
 use pandemonium_host::failure::Failure;
@@ -97,6 +99,8 @@ pub struct BackendSetup {
     /// The domain: CPUs that tasks prefer; none if there is no domain. A task outside the domain is
     /// queued to user space again at the end of its slice, if a CPU inside is idle.
     pub domain: CpuMask,
+    /// Whether the user asks for a domain, also if it has all CPUs that are online.
+    pub wants_domain: bool,
 }
 
 /// Why the backend was unloaded.
@@ -154,6 +158,7 @@ pub struct KernelPort<'cb> {
     /// queue every task itself, which it counts as congestion.
     congested_before: Option<u64>,
     stalls: StallCounters,
+    offline: OfflineCpus,
     /// Messages that were malformed, or that the ring could not deliver.
     pub malformed: u64,
 }
@@ -194,6 +199,7 @@ impl<'cb> KernelPort<'cb> {
             may_order,
             congested_before: None,
             stalls: StallCounters::default(),
+            offline: OfflineCpus::default(),
             malformed: 0,
         };
         // Without a fast path the policy does not see idle CPUs, and could not use the domain.
@@ -204,6 +210,7 @@ impl<'cb> KernelPort<'cb> {
             bss.order_bounds.nr_cpus = *scx_utils::NR_CPU_IDS as u32;
         }
         if let Some(bss) = &mut port.bpf.skel.maps.bss_data {
+            bss.patch_wants_domain = setup.wants_domain.into();
             bss.patch_nr_groups = (*scx_utils::NR_CPU_IDS).div_ceil(64) as u32;
         }
         port.refresh_view();
@@ -212,8 +219,8 @@ impl<'cb> KernelPort<'cb> {
 
     /// Begins a round. Until [`rest`](Self::rest) the backend sees work for this process:
     /// otherwise, if it were preempted after it has emptied the ring, it would wait for the next
-    /// message or the heartbeat.
-    pub fn begin(&mut self, now: Stamp) {
+    /// message or the heartbeat. Returns whether CPUs have come or gone; true at first.
+    pub fn begin(&mut self, now: Stamp) -> bool {
         self.begun = now;
         self.sent = None;
         *self.bpf.nr_scheduled_mut() = 1;
@@ -222,18 +229,18 @@ impl<'cb> KernelPort<'cb> {
         }
         self.set_activity(Activity::Deciding);
         self.congested_before.get_or_insert(*self.bpf.nr_sched_congested_mut());
-        self.follow_hotplug();
+        let has_changed = self.follow_hotplug();
         self.refresh_view();
+        has_changed
     }
 
-    /// Tells the fast path which CPUs have gone offline since the load.
-    fn follow_hotplug(&mut self) {
+    /// Tells the fast path which CPUs are offline, if they are others than before. Returns whether
+    /// they are.
+    fn follow_hotplug(&mut self) -> bool {
         let bss = self.bpf.skel.maps.bss_data.as_deref();
-        let (Some(bss), Some(fast)) = (bss, &mut self.fast) else { return };
-        // SAFETY: a reference to live memory, read as volatile because the kernel writes it. If it
-        // writes meanwhile, the next round sees other words, and tells again.
-        let gone = CpuMask::from_words(unsafe { std::ptr::read_volatile(&bss.patch_offline) });
-        fast.set_offline(&gone);
+        let Some(offline) = bss.and_then(|bss| self.offline.newer(bss)) else { return false };
+        self.fast.iter_mut().for_each(|fast| fast.set_offline(&offline));
+        true
     }
 
     /// Publishes what this process does: in the middle of a round a late kick must not replace it
@@ -283,6 +290,11 @@ impl<'cb> KernelPort<'cb> {
         if let Some(fast) = &mut self.fast {
             fast.set(settings);
         }
+    }
+
+    /// From now on the CPUs share what this topology says.
+    pub fn follow_topology(&self, topology: &Topology) {
+        self.fast.iter().for_each(|fast| fast.follow_topology(topology));
     }
 
     /// Ends a round: publishes that tasks still wait for a decision, the most urgent of which is of

@@ -58,8 +58,7 @@ pub struct FastPath<'obj> {
     shared: Mapped<abi::fp_settings>,
     settings: Settings,
     cpus: Mapped<abi::fp_cpu>,
-    /// The CPUs that were online at the load, and those that are now.
-    at_load: CpuMask,
+    /// The CPUs that are online.
     online: CpuMask,
     news: News,
     /// Programs that were executed, by the news.
@@ -84,8 +83,8 @@ impl<'obj> FastPath<'obj> {
         let mut missing = Parts::default();
         for object in objects {
             refusal::take();
-            match open(object, config, topology, missing)?.load() {
-                Ok(skel) => return FastPath::attach(skel, missing, config.online),
+            match open(object, config, missing)?.load() {
+                Ok(skel) => return FastPath::attach(skel, missing, config.online, topology),
                 // Without a message that names another part, a further attempt would fail too.
                 Err(error) => match refusal::take().filter(|part| !missing.has(*part)) {
                     Some(part) => missing.add(part),
@@ -98,12 +97,17 @@ impl<'obj> FastPath<'obj> {
     }
 
     /// Attaches the programs, and maps the shared memory.
-    fn attach(mut skel: FastPathSkel<'obj>, mut missing: Parts, online: CpuMask) -> Result<Self> {
+    fn attach(
+        mut skel: FastPathSkel<'obj>,
+        mut missing: Parts,
+        online: CpuMask,
+        topology: &Topology,
+    ) -> Result<Self> {
         let cpus = Mapped::new(&skel.maps.cpus, rows())?;
         mark_offline(&cpus, &online);
+        note_caches(&cpus, topology);
         let links = attach(&mut skel, &mut missing);
         let fast = FastPath {
-            at_load: online,
             online,
             records: Records::new(&skel.maps.tasks, &skel.maps.hints)?,
             counters: Mapped::new(&skel.maps.counters, rows())?,
@@ -200,14 +204,19 @@ impl<'obj> FastPath<'obj> {
         }
     }
 
-    /// Of the CPUs that were online at the load, these are offline now.
-    pub fn set_offline(&mut self, gone: &CpuMask) {
-        let online = self.at_load.without(gone);
+    /// These CPUs are offline now.
+    pub fn set_offline(&mut self, offline: &CpuMask) {
+        let online = CpuMask::first(rows() as u32).without(offline);
         if online != self.online {
             self.online = online;
             mark_offline(&self.cpus, &online);
             self.store();
         }
+    }
+
+    /// From now on the CPUs share the caches of this topology.
+    pub fn follow_topology(&self, topology: &Topology) {
+        note_caches(&self.cpus, topology);
     }
 
     fn store(&self) {
@@ -321,6 +330,18 @@ fn mark_offline(cpus: &Mapped<abi::fp_cpu>, online: &CpuMask) {
     }
 }
 
+/// Notes the second-level cache of each CPU. An unknown one counts as the CPU's own: the numbers of
+/// known caches are far lower.
+fn note_caches(cpus: &Mapped<abi::fp_cpu>, topology: &Topology) {
+    for cpu in (0..cpus.len() as i32).filter_map(CpuId::new) {
+        let own = 1 << 15 | cpu.as_raw() as u16;
+        let l2 = Some(topology.place(cpu).l2).filter(|l2| *l2 != u16::MAX).unwrap_or(own);
+        let record = cpus.at(cpu.as_raw() as usize);
+        // SAFETY: points into the mapping. Only user space writes this field.
+        unsafe { (&raw mut (*record).l2).write_volatile(l2) };
+    }
+}
+
 /// The number of a tier in memory shared with the kernel.
 pub fn occupant(tier: Tier) -> u32 {
     match tier {
@@ -343,19 +364,12 @@ fn tick() -> Span {
 fn open<'obj>(
     object: &'obj mut MaybeUninit<OpenObject>,
     config: &Config,
-    topology: &Topology,
     without: Parts,
 ) -> Result<OpenFastPathSkel<'obj>> {
     let mut open = FastPathSkelBuilder::default().open(object)?;
     let constants = open.maps.rodata_data.as_mut().context("the object has no constants")?;
     constants.scheduler_tgid = std::process::id();
     constants.nr_cpus = *scx_utils::NR_CPU_IDS as u32;
-    for (l2, cpu) in constants.l2_of.iter_mut().zip((0..).filter_map(CpuId::new)) {
-        // An unknown cache counts as the CPU's own. The dense numbers of known caches are far
-        // lower.
-        let alone = 1 << 15 | cpu.as_raw() as u16;
-        *l2 = Some(topology.place(cpu).l2).filter(|l2| *l2 != u16::MAX).unwrap_or(alone);
-    }
     for map in [&mut open.maps.cpus, &mut open.maps.counters, &mut open.maps.rechecks] {
         map.set_max_entries(rows() as u32)?;
     }

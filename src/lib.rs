@@ -60,6 +60,7 @@ mod fast_path_counters;
 mod group_socket;
 #[cfg(not(docsrs))]
 mod health;
+mod hotplug;
 #[cfg(not(docsrs))]
 mod instance;
 #[cfg(not(docsrs))]

@@ -15,6 +15,7 @@ use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::procdb::{Minute, Profile};
 use pandemonium_engine::task::{Arrival, Cause, CpuId, Dispatch, Pid};
 use pandemonium_engine::time::{Span, Stamp};
+use pandemonium_engine::topology::Topology;
 use pandemonium_engine::{Full, Limits, MachineView, Memo, Policy, Port, Round, round};
 use pandemonium_record::{Tap, Writer};
 
@@ -61,6 +62,11 @@ impl<'s> Observers<'s> {
     pub fn assigned(&mut self, list: &AssignmentList) {
         let recorders = self.recorder.iter_mut();
         recorders.for_each(|recorder| recorder.assigned(&list.treatments, &list.processes));
+    }
+
+    /// The policy receives another topology.
+    pub fn placed(&mut self, topology: &Topology) {
+        self.recorder.iter_mut().for_each(|recorder| recorder.placed(topology));
     }
 
     /// The policy forgets a task that has exited.
@@ -298,10 +304,15 @@ impl<'s> QueriedTask<'s> {
 mod tests {
     use super::*;
     use crate::shared::query::Query;
+    use pandemonium_engine::PolicyInfo;
     use pandemonium_engine::task::{Comm, Placement, RawArrival, Reason, Tier};
+    use pandemonium_engine::topology::CpuPlace;
     use pandemonium_engine::treatment::{Assignment, Treatment};
     use pandemonium_policies::Pandemonium;
-    use pandemonium_policies::knobs::TABLE;
+    use pandemonium_policies::knobs::{Affinity, Knobs, TABLE};
+    use pandemonium_record::file::read::Recording;
+    use pandemonium_record::file::repeat::{Policies, Replayed, repeat};
+    use pandemonium_record::file::write::{Header, Recorder};
     use pandemonium_record::{Entry, Reader, WORDS_MAX, decode};
     use std::collections::VecDeque;
 
@@ -463,6 +474,7 @@ mod tests {
         list.treatments.push(Treatment::default());
         list.processes.push(Assignment { pid: Pid::new(7).unwrap(), treatment: 0 });
         observers.assigned(&list);
+        observers.placed(&setup.topology);
         let mut port = Script { arrivals: [arrival(7, 1, 1)].into(), ..Script::default() };
         observers.round(Stamp::from_nanos(9), &mut port, &mut policy);
         let mut reader = Reader::new(shared.ring().unwrap());
@@ -483,11 +495,63 @@ mod tests {
                 Entry::Treated(_) => "treated".into(),
                 Entry::Assigned(process) => format!("assigned {}", process.pid.as_raw()),
                 Entry::AssignedAll(count) => format!("assigned all {count}"),
+                Entry::PlacedAll(count) => format!("placed all {count}"),
                 other => format!("{other:?}"),
             });
         }
         let expected = "started 2, place, place, applied, minute, known, learned, treated, \
-                        assigned 7, assigned all 1, began, took 7, sent 7, ended 0";
+                        assigned 7, assigned all 1, place, place, placed all 2, began, took 7, \
+                        sent 7, ended 0";
         assert_eq!(kinds.join(", "), expected);
+    }
+
+    /// What a worker records of two tasks that wait while CPU 3 becomes free. By the topology that
+    /// follows the start, the last CPU of the second task shares its cache.
+    fn recorded_with_another_topology() -> Vec<Entry> {
+        let shared = Shared::with_ring(1).unwrap();
+        let (mut observers, setup) = (Observers::of(&shared), Setup::of_cpus(3));
+        let mut policy = Pandemonium::new(&setup);
+        let values = Knobs { affinity: Affinity::Strong, ..Knobs::default() }.values();
+        observers.started(&setup);
+        policy.tune(&values);
+        observers.applied(&values);
+        let place = |core| CpuPlace { core, l2: core / 2, llc: 0, node: 0 };
+        let topology = Topology::new((0..4).map(place).collect());
+        policy.follow_topology(&topology);
+        observers.placed(&topology);
+        let on = |pid| Arrival { cpu: CpuId::new(pid).unwrap(), ..arrival(pid, 1, 1) };
+        let view = MachineView { cpus: 4, running: 4, here: CpuId::new(3), ..MachineView::NONE };
+        let mut port = Script { arrivals: [on(1), on(2)].into(), view };
+        observers.round(at(0), &mut port, &mut policy);
+        let mut reader = Reader::new(shared.ring().unwrap());
+        let mut words = [0; WORDS_MAX];
+        let mut entries = Vec::new();
+        while let Some(length) = reader.pop(&mut words) {
+            entries.push(decode(&words[..length.unwrap()]).unwrap());
+        }
+        entries
+    }
+
+    fn replayed<'e>(entries: impl Iterator<Item = &'e Entry>) -> Replayed {
+        let policy = PolicyInfo::of::<Pandemonium>();
+        let header = Header { source: "".into(), policy: policy.name.into(), redacted: false };
+        let mut recorder = Recorder::new(Vec::new(), &header, &[]).unwrap();
+        entries.for_each(|entry| recorder.add(entry));
+        let bytes = recorder.finish().unwrap();
+        let policies = Policies { recorded: Some(policy.knobs), replayed: policy };
+        let mut replayed = Replayed::default();
+        repeat(&mut Recording::new(&bytes[..]).unwrap(), &policies, &[], &mut replayed).unwrap();
+        replayed
+    }
+
+    #[test]
+    fn a_replay_follows_the_topology_as_the_policy_did() {
+        let entries = recorded_with_another_topology();
+        let same = replayed(entries.iter());
+        assert_eq!((same.decisions, same.different), (2, 0));
+        let is_change = |entry: &&Entry| matches!(entry, Entry::PlacedAll(_));
+        assert_eq!(entries.iter().filter(is_change).count(), 1);
+        let without = replayed(entries.iter().filter(|entry| !is_change(entry)));
+        assert_eq!(without.different, 2, "the order of the two tasks is the topology's");
     }
 }

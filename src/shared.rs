@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! The memory that worker and supervisor share: counters that the worker writes every round, knobs
-//! and assigned processes from the supervisor, learned profiles of programs, a query about one
-//! task, what was decided of each task, and the policy's memos of tasks for the next worker.
+//! assigned processes and the topology from the supervisor, learned profiles of programs, a query
+//! about one task, what was decided of each task, and the policy's memos of tasks for the next
+//! worker.
 //!
 //! It is an anonymous file, which the worker inherits as a descriptor. Every cell is an atomic, so
 //! neither side reads half a number; two numbers may be a round apart. No side waits for the other.
@@ -14,6 +15,7 @@ mod programs;
 pub mod query;
 pub mod reply;
 pub mod task_cells;
+pub mod topology;
 mod urgent_cpus;
 
 use super::fast_path_counters::FastPathCells;
@@ -188,6 +190,8 @@ pub struct Layout {
     pub knobs: knobs::KnobsCell,
     /// The CPUs that urgent tasks prefer.
     pub urgent_cpus: urgent_cpus::UrgentCpusCell,
+    /// What the CPUs share.
+    pub topology: topology::TopologyCell,
     /// The processes that the user demands a treatment for.
     pub assignments: assignments::AssignmentsCell,
     /// The learned profiles of programs.

@@ -7,6 +7,7 @@ use super::adaptive::{Adaptive, Change, IdleTime};
 use super::cli::{self, Options, UrgentWish};
 use super::event_log::EventLog;
 use super::group_socket::{Grant, GroupSocket};
+use super::hotplug::CpuFollower;
 use super::instance::{self, Instance};
 use super::kernel_setting::KernelSetting;
 use super::machine::Machine;
@@ -94,6 +95,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let recording = recording.map(start).transpose()?;
     output::print(&cli::version());
     urgent_cpus::begin(options, &machine, &source.shared)?;
+    source.shared.topology.publish(&machine.topology());
     let candidates = upgrade::serve(options, program.clone(), Arc::clone(&worker), source.clone());
     serve_when_it_schedules(source.clone(), groups, earlier.as_ref());
     let log = observe(options, &source);
@@ -371,6 +373,7 @@ fn adapt_every_second(options: &Options, source: &Source) -> Arc<Mutex<EventLog>
     let (source, log_of_thread) = (source.clone(), Arc::clone(&log));
     let (options, print) = (options.clone(), options.verbose && options.stats.is_none());
     thread::spawn(move || {
+        let mut cpus = CpuFollower::default();
         let mut before = source.read();
         let mut idle_before = IdleTime::read(before.at);
         loop {
@@ -383,9 +386,7 @@ fn adapt_every_second(options: &Options, source: &Source) -> Arc<Mutex<EventLog>
                 (before, idle_before) = (after, idle);
                 continue;
             }
-            if ![0, after.numbers.cpus].contains(&before.numbers.cpus) {
-                follow_hotplug(&options, &source, after.numbers.cpus);
-            }
+            cpus.follow(&options, &source, after.numbers.cpus);
             let share = idle.zip(idle_before).and_then(|(now, then)| now.share_since(&then));
             source.adaptive.step(&before, &after, share);
             if let Some(told) = stalls::between(&before, &after) {
@@ -400,17 +401,6 @@ fn adapt_every_second(options: &Options, source: &Source) -> Arc<Mutex<EventLog>
         }
     });
     log
-}
-
-/// What depends on the CPUs follows those that are online now.
-fn follow_hotplug(options: &Options, source: &Source, online: u64) {
-    output::print(&format!("CPUs online: {online}"));
-    // While a CPU goes, the kernel's files may contradict each other: then the old number of CPUs
-    // stays until the next change.
-    if let Ok(machine) = Machine::observe() {
-        source.adaptive.on_hotplug(settings::cpus(options, &machine));
-        urgent_cpus::follow(options, &machine, &source.shared);
-    }
 }
 
 /// The kernel's settings that a worker changes, as they were before the first one. That of an

@@ -12,6 +12,7 @@ use super::memory::{Ahead, TableMemory, Unused};
 use super::observers::Observers;
 use super::shared::Shared;
 use super::shared::assignments::AssignmentList;
+use super::shared::topology::KnownTopology;
 use super::worker_counters::WorkerCounters;
 use super::{
     clock, libbpf_print, memory, output, privileges, process, settings, syscalls, takeover,
@@ -23,7 +24,7 @@ use pandemonium_engine::knobs::{Table, Values};
 use pandemonium_engine::procdb::Minute;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
-use pandemonium_engine::topology::CpuMask;
+use pandemonium_engine::topology::{CpuMask, Topology};
 use pandemonium_host::ejection::Ejection;
 use pandemonium_host::failure::Failure;
 use std::mem::MaybeUninit;
@@ -86,7 +87,8 @@ fn schedule(
     table: &'static Table,
     mut policy: Box<dyn Policy>,
 ) -> Result<ExitCode, Failure> {
-    let mut housekeeping = Housekeeping::begin(shared, table, options.plant_delay_us);
+    let topology = &start.setup.topology;
+    let mut housekeeping = Housekeeping::begin(shared, table, topology, options.plant_delay_us);
     let mut observers = Observers::of(shared);
     observers.started(start.setup);
     // The supervisor publishes knobs before it starts a worker.
@@ -199,6 +201,7 @@ fn backend_setup(
         exit_dump_len: options.exit_dump_len,
         slice_ns: policy.kernel_rules(clock::now()).idle_slice.as_nanos(),
         domain: preferred(setup),
+        wants_domain: options.primary_domain.is_some(),
     }
 }
 
@@ -249,13 +252,20 @@ fn rounds(
     while !port.ended() {
         housekeeping.delay_round();
         let now = clock::now();
-        port.begin(now);
+        if port.begin(now) {
+            housekeeping.shared.topology.note_change();
+        }
         if let Some(values) = housekeeping.new_knobs() {
             policy.tune(&values);
             observers.applied(&values);
         }
         if let Some(cpus) = housekeeping.new_urgent_cpus() {
             port.prefer_for_urgent(&cpus);
+        }
+        if let Some(topology) = housekeeping.new_topology() {
+            policy.follow_topology(topology);
+            port.follow_topology(topology);
+            observers.placed(topology);
         }
         if let Some(list) = housekeeping.new_assignments() {
             port.keep_to_domains(&list.treatments, &list.processes);
@@ -315,6 +325,7 @@ struct Housekeeping<'s> {
     /// The sequence numbers of the last knobs, and of the last CPUs for urgent tasks.
     knobs: u64,
     urgent_cpus: u64,
+    topology: KnownTopology,
     /// The last list of assigned processes.
     assignments: AssignmentList,
     minute: Minute,
@@ -323,16 +334,22 @@ struct Housekeeping<'s> {
 }
 
 impl<'s> Housekeeping<'s> {
-    fn begin(shared: &'s Shared, table: &'static Table, delay_us: Option<u64>) -> Self {
+    fn begin(
+        shared: &'s Shared,
+        table: &'static Table,
+        topology: &Topology,
+        delay_us: Option<u64>,
+    ) -> Self {
         let delay = delay_us.map(Duration::from_micros);
         let (minute, published) = (clock::minute(), clock::now());
-        let assignments = AssignmentList::default();
+        let (topology, assignments) = (KnownTopology::of(topology), AssignmentList::default());
         Housekeeping {
             shared,
             delay,
             table,
             knobs: 0,
             urgent_cpus: 0,
+            topology,
             assignments,
             minute,
             published,
@@ -351,6 +368,10 @@ impl<'s> Housekeeping<'s> {
 
     fn new_urgent_cpus(&mut self) -> Option<CpuMask> {
         self.shared.urgent_cpus.newer(&mut self.urgent_cpus)
+    }
+
+    fn new_topology(&mut self) -> Option<&Topology> {
+        self.shared.topology.newer(&mut self.topology)
     }
 
     fn new_assignments(&mut self) -> Option<&AssignmentList> {

@@ -10,7 +10,8 @@
  *
  *  file                 fault                                               wraps
  *  offline_cpu.h        tasks are queued for a CPU that goes offline        select_cpu, pick_idle
- *  hotplug.h            each change of the CPUs unloads the scheduler       SCX_OPS_DEFINE
+ *  hotplug.h            each change of the CPUs unloads the scheduler       SCX_OPS_DEFINE,
+ *                                                                           cpumask_weight
  *  crowd.h              an urgent task waits behind thousands of others     insert_vtime
  *  drain_race.h         a CPU that finds the ring in use misses a decision  insert_vtime, drain
  *  drain_many.h         one dispatch call takes one decision                drain
@@ -192,6 +193,8 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 		patch_init_stall_timer();                                                          \
 		bpf_timer_init(__VA_ARGS__);                                                       \
 	})
+/* The only call counts the CPUs that are online, when the backend is loaded. */
+#define bpf_cpumask_weight(online) (patch_note_offline(online), bpf_cpumask_weight(online))
 /* It starts that timer once a second. */
 #define bpf_timer_start(...) (patch_watch_over(), bpf_timer_start(__VA_ARGS__))
 #define scx_bpf_kick_cpu patch_kick_cpu

@@ -130,7 +130,7 @@ enum fp_occupant {
 	FP_OFFLINE = 5,
 };
 
-/* One per CPU, one cache line. Written by the fast path. */
+/* One per CPU, one cache line. Written by the fast path, but for two fields. */
 struct fp_cpu {
 	/* When the running task began to run, and its slice. */
 	u64 since;
@@ -141,7 +141,9 @@ struct fp_cpu {
 	/* enum fp_occupant */
 	u32 occupant;
 	/* Wakeups in a row after which the running task slept soon, up to FP_HANDOFF_TRUST. */
-	u32 handoffs;
+	u16 handoffs;
+	/* Its second-level cache. Written by user space, again when CPUs have come or gone. */
+	u16 l2;
 	/* Kicks of this CPU in the window of time whose number is `window`. */
 	u32 kicks;
 	u64 window;

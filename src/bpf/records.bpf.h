@@ -21,8 +21,6 @@
 /* User space sets these before it loads the programs. */
 const volatile u32 scheduler_tgid;
 const volatile u32 nr_cpus = 1;
-/* L2 cache of each CPU. */
-const volatile u16 l2_of[FP_CPUS];
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -89,12 +87,6 @@ static void count(enum fp_event event)
 
 	if (c)
 		c->events[event]++;
-}
-
-/* FP_CPUS is a power of two: the mask is for the verifier. */
-static u16 l2(u32 cpu)
-{
-	return l2_of[cpu & (FP_CPUS - 1)];
 }
 
 static struct fp_cpu *cpu_record(u32 cpu)
@@ -413,10 +405,12 @@ static void count_start(struct fp_counters *c, u64 ns)
 /* Counts whether the task runs on the L2 cache of its previous run interval. */
 static void count_cache(struct fp_counters *c, u32 tier, u32 last, u32 cpu)
 {
+	const struct fp_cpu *before = cpu_record(last), *here = cpu_record(cpu);
+
 	tier -= FP_BATCH;
-	if (last >= nr_cpus || tier >= FP_TIERS)
+	if (!before || !here || tier >= FP_TIERS)
 		return;
-	if (l2(last) == l2(cpu))
+	if (before->l2 == here->l2)
 		c->l2_hits[tier]++;
 	else
 		c->l2_misses[tier]++;

@@ -25,7 +25,7 @@
 /* A CPU that was found to be not active while it goes offline, or -1. One goes at a time. */
 static s32 patch_inactive_cpu = -1;
 
-/* The CPUs that have gone offline since the load: hotplug.h. User space reads it. */
+/* The CPUs that are offline: hotplug.h. User space reads it. */
 u64 patch_offline[PATCH_GROUPS];
 
 static __always_inline bool patch_is_offline(s32 cpu)
