@@ -12,6 +12,8 @@ pub struct Scenario {
     pub about: &'static str,
     /// Number of virtual CPUs; `None` for the number that the suite was given.
     pub cpus: Option<u32>,
+    /// Virtual CPUs that share a core and its caches.
+    pub threads: u32,
     /// Memory of the machine, and of a disk to swap to; 0 for no such disk.
     pub memory_mib: u32,
     pub swap_mib: u32,
@@ -48,6 +50,7 @@ pub const USUAL: Scenario = Scenario {
     name: "",
     about: "",
     cpus: None,
+    threads: 1,
     memory_mib: 2_048,
     swap_mib: 0,
     limit_s: 60,

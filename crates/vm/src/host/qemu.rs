@@ -18,6 +18,9 @@ const NAME: &str = "qemu-system-x86_64";
 /// one instruction, which the emulator counts once for each byte.
 const CPU: &str = "max,-erms,-fsrm";
 
+/// The emulator's usual vendor has no CPUs with several threads: they would share no cache.
+const WITH_THREADS: &str = ",vendor=GenuineIntel";
+
 pub enum Qemu {
     /// Installed on this machine.
     Own(PathBuf),
@@ -30,6 +33,8 @@ pub struct Machine<'a> {
     pub kernel: &'a Path,
     pub initramfs: &'a Path,
     pub cpus: u32,
+    /// CPUs that share a core.
+    pub threads: u32,
     pub memory_mib: u32,
     pub mode: Mode,
     /// Kernel arguments beyond those every boot needs.
@@ -74,7 +79,9 @@ impl Qemu {
                 command.args(["-accel", "tcg,thread=single"]).args(clock).args(timers)
             }
         };
-        command.args(["-cpu", CPU, "-smp", &machine.cpus.to_string()]);
+        let smp = format!("{},sockets=1,threads={}", machine.cpus, machine.threads);
+        let vendor = if machine.threads > 1 { WITH_THREADS } else { "" };
+        command.args(["-cpu", &format!("{CPU}{vendor}"), "-smp", &smp]);
         command.args(["-m", &format!("{}M", machine.memory_mib)]);
         command.args(["-no-user-config", "-nodefaults", "-display", "none"]);
         match machine.disk {

@@ -170,6 +170,7 @@ impl Boot<'_> {
             kernel: &self.kernel.image,
             initramfs: &initramfs,
             cpus: self.cpus,
+            threads: self.scenario.threads,
             memory_mib: self.scenario.memory_mib,
             mode: self.mode,
             arguments: &orders.to_arguments(),

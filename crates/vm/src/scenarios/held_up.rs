@@ -299,7 +299,8 @@ pub(super) fn signal(pid: libc::pid_t, signal: libc::c_int) -> Result<()> {
 
 fn no_reader(guest: &Guest) -> Result<()> {
     // Without a part of the fast path it warns.
-    let arguments = ["--stats", "0.1", "--break-fast-path", "new-tasks"];
+    // With a domain it starts again when a CPU comes.
+    let arguments = ["--stats", "0.1", "--break-fast-path", "new-tasks", "--primary-domain", "0"];
     let last = guest.cpus - 1;
     kernel::set_online(last, false)?;
     let scheduler = Scheduler::start_without_readers(guest, &arguments)?;
@@ -313,7 +314,9 @@ fn no_reader(guest: &Guest) -> Result<()> {
 fn unread(guest: &Guest) -> Result<()> {
     let last = guest.cpus - 1;
     kernel::set_online(last, false)?;
-    let scheduler = Scheduler::start_unread(guest, &["--stats", "0.1"])?;
+    // With a domain it starts again when a CPU comes.
+    let arguments = ["--stats", "0.1", "--primary-domain", "0"];
+    let scheduler = Scheduler::start_unread(guest, &arguments)?;
     let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
     // A pipe of one page is full after twenty lines.
     sleep(SETTLE * 4);

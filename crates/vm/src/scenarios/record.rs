@@ -71,15 +71,21 @@ fn record(guest: &Guest) -> Result<()> {
     report::note(line.as_str());
     ensure!(line.contains(FILE) && !line.contains("dropped"), "it is not complete: {line}");
 
-    let said = lab(&["replay", FILE], Some(0))?;
-    report::note(said.lines().nth(1).unwrap_or_default());
-    ensure!(said.contains("pandemonium repeats every one of them"), "{said}");
+    let said = expect_to_replay(FILE)?;
     ensure!(decisions(&said)? > 1_000, "too few decisions: {said}");
     let other = lab(&["replay", FILE, "--policy", "fifo"], Some(1))?;
     ensure!(other.contains("fifo differs"), "{other}");
     let why = lab(&["explain", FILE, "--task", "program-0"], None)?;
     ensure!(why.contains("program-0 (pid "), "{why}");
     Ok(())
+}
+
+/// The policy repeats each decision of the recording. Returns what the lab tells of it.
+pub fn expect_to_replay(file: &str) -> Result<String> {
+    let said = lab(&["replay", file], Some(0))?;
+    report::note(said.lines().nth(1).unwrap_or_default());
+    ensure!(said.contains("pandemonium repeats every one of them"), "{said}");
+    Ok(said)
 }
 
 fn decisions(said: &str) -> Result<u64> {
