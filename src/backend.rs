@@ -23,7 +23,7 @@ use super::{clock, syscall_program};
 use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::task::{Arrival, CpuId, Dispatch, Pid, Placement, RawArrival, Tier};
 use pandemonium_engine::time::Stamp;
-use pandemonium_engine::topology::{CpuMask, Topology};
+use pandemonium_engine::topology::CpuMask;
 use pandemonium_engine::{Full, MachineView, Port};
 use pandemonium_host::ejection::Ejection;
 use pandemonium_host::failure::Failure;
@@ -234,15 +234,6 @@ impl<'cb> KernelPort<'cb> {
         has_changed
     }
 
-    /// Tells the fast path which CPUs are offline, if they are others than before. Returns whether
-    /// they are.
-    fn follow_hotplug(&mut self) -> bool {
-        let bss = self.bpf.skel.maps.bss_data.as_deref();
-        let Some(offline) = bss.and_then(|bss| self.offline.newer(bss)) else { return false };
-        self.fast.iter_mut().for_each(|fast| fast.set_offline(&offline));
-        true
-    }
-
     /// Publishes what this process does: in the middle of a round a late kick must not replace it
     /// by a task that waits for its decisions.
     fn set_activity(&mut self, activity: Activity) {
@@ -290,11 +281,6 @@ impl<'cb> KernelPort<'cb> {
         if let Some(fast) = &mut self.fast {
             fast.set(settings);
         }
-    }
-
-    /// From now on the CPUs share what this topology says.
-    pub fn follow_topology(&self, topology: &Topology) {
-        self.fast.iter().for_each(|fast| fast.follow_topology(topology));
     }
 
     /// Ends a round: publishes that tasks still wait for a decision, the most urgent of which is of

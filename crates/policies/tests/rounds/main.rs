@@ -6,8 +6,8 @@
 //! `script` generates the events of a machine, `world` runs them and writes a log, `checkers` read
 //! the log. The tests are of properties of any script (`properties`), the round alone (`rounds`),
 //! the order of tasks (`order`), shares of CPU time (`shares`), restarts (`restart`), treatments
-//! (`assigned`), CPUs that come or go (`topology`), and the checkers themselves, which must be able to
-//! fail (`checkers_fail`).
+//! (`assigned`), CPUs that come or go (`topology`), and the checkers themselves, which must be able
+//! to fail (`checkers_fail`).
 
 mod assigned;
 mod checkers;

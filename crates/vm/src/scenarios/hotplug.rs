@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A CPU goes offline and online: the scheduler stays loaded on Linux 7.0 and later, unless the user
-//! asks for a domain.
+//! A CPU goes offline and online: the scheduler stays loaded on Linux 7.0 and later, unless the
+//! user asks for a domain.
 
 use super::upgrade::while_measuring;
 use crate::guest::load::{Kind, Load, mix};
