@@ -18,6 +18,7 @@ use pandemonium_view::tasks::Key;
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use words::OneOf;
 pub use words::{Boost, DomainWish, UrgentWish};
 
 /// Shortest and longest slice, in microseconds. Below 100 us a CPU would mostly switch tasks. Above
@@ -38,9 +39,16 @@ pub fn catalog() -> Catalog {
     *CATALOG.get_or_init(|| Catalog::new(&[]))
 }
 
-fn policy(name: &str) -> Result<PolicyInfo, String> {
-    catalog().find(name)
-}
+/// The policies of the catalog.
+const POLICIES: OneOf<PolicyInfo> = OneOf {
+    parse: |name| catalog().find(name),
+    names: || catalog().iter().filter(|info| !info.hidden).map(|info| info.name).collect(),
+};
+/// The profiles of the default policy. Those of another are known when the whole line is read.
+const PROFILES: OneOf<String> = OneOf {
+    parse: |name| Ok(name.to_owned()),
+    names: || catalog().default_policy().profiles.iter().map(|profile| profile.name).collect(),
+};
 
 /// The PANDEMONIUM CPU scheduling policy, decided entirely in user space.
 ///
@@ -60,7 +68,7 @@ pub struct Options {
     pub command: Option<Command>,
 
     /// Which policy decides: pandemonium, fifo, vruntime, or one of the program's own
-    #[arg(long, value_name = "NAME", value_parser = policy)]
+    #[arg(long, value_name = "NAME", value_parser = POLICIES, hide_possible_values = true)]
     pub policy: Option<PolicyInfo>,
 
     /// Longest time slice in microseconds, 100 to 100000; sets batch_slice_us [default: 4000]
@@ -79,7 +87,7 @@ pub struct Options {
 
     /// Start with a profile, a named set of knobs: auto, gaming, lowlatency, powersave or server.
     /// `tune profile=NAME` changes it later. Knobs that are set by options, --knobs or `tune` win
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = PROFILES, hide_possible_values = true)]
     pub profile: Option<String>,
 
     /// Leave the knobs as they are at the start; without this option they follow the load
@@ -325,7 +333,8 @@ pub struct TopArguments {
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
     pub interval: f64,
     /// Sort by cpu, wait, wakeups, tier, name or pid
-    #[arg(long, value_name = "KEY", default_value = "cpu", value_parser = words::sort_key)]
+    #[arg(long, value_name = "KEY", default_value = "cpu", value_parser = words::SORT_KEYS,
+          hide_possible_values = true)]
     pub sort: Key,
     /// Rows of a table that is printed
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -423,7 +432,21 @@ impl Options {
 pub fn completions(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Options::command(), "scx_pandemonium_user", &mut script);
-    script
+    match shell {
+        Shell::Fish => with_values_in_fish(&String::from_utf8_lossy(&script)).into_bytes(),
+        _ => script,
+    }
+}
+
+/// clap's script for fish parses the words before the cursor. An option that waits for its value
+/// makes that fail, so no value was offered. Now the words before that option are parsed then.
+fn with_values_in_fish(script: &str) -> String {
+    const FAILS: &str = "    or return\n";
+    let (before, after) = script.split_once(FAILS).unwrap_or((script, ""));
+    let parse = before.lines().next_back().unwrap_or_default().trim();
+    format!(
+        "{before}    or begin\n        set -e cmd[-1]\n        {parse}\n    end\n{FAILS}{after}"
+    )
 }
 
 /// The manual page.
@@ -530,6 +553,28 @@ pub mod tests {
             assert!(manual.contains(option) && script.contains(option), "{option}");
         }
         assert!(script.contains("procdb") && manual.contains("tune"));
+    }
+
+    #[test]
+    fn completions_offer_the_values_of_options_that_take_a_word() {
+        let script = String::from_utf8(completions(Shell::Bash)).unwrap();
+        let keys = Key::ALL.map(Key::name).join(" ");
+        for words in ["pandemonium fifo vruntime", "auto gaming lowlatency powersave server", &keys]
+        {
+            let offered = format!("COMPREPLY=($(compgen -W \"{words}\" -- \"${{cur}}\"))");
+            assert!(script.contains(&offered), "{words}");
+        }
+    }
+
+    /// `pandemonium_vm distribution` completes lines in all three shells.
+    #[test]
+    fn the_script_for_fish_parses_again_without_an_option_that_lacks_its_value() {
+        let script = String::from_utf8(completions(Shell::Fish)).unwrap();
+        let parses: Vec<&str> =
+            script.lines().map(str::trim).filter(|line| line.starts_with("argparse ")).collect();
+        assert_eq!(parses.len(), 2, "{parses:?}");
+        assert_eq!(parses[0], parses[1]);
+        assert_eq!(script.matches("    or return\n").count(), 1);
     }
 
     /// The patch gives scx_loader the flags of each mode.

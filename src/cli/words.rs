@@ -2,10 +2,38 @@
 
 //! Parsers of values on the command line.
 
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::error::Error;
+use clap::{Arg, Command};
 use pandemonium_engine::task::{Comm, Tier};
 use pandemonium_engine::topology::CpuMask;
 use pandemonium_view::tasks::Key;
+use std::ffi::OsStr;
 use std::str::FromStr;
+
+/// A parser that also tells completions which words there are. The refusal of any other word is
+/// that of `parse`.
+#[derive(Clone, Copy)]
+pub struct OneOf<T> {
+    pub parse: fn(&str) -> Result<T, String>,
+    pub names: fn() -> Vec<&'static str>,
+}
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for OneOf<T> {
+    type Value = T;
+
+    fn parse_ref(&self, command: &Command, of: Option<&Arg>, text: &OsStr) -> Result<T, Error> {
+        self.parse.parse_ref(command, of, text)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.names)().into_iter().map(PossibleValue::new)))
+    }
+}
+
+/// How tasks are sorted.
+pub const SORT_KEYS: OneOf<Key> =
+    OneOf { parse: sort_key, names: || Key::ALL.map(Key::name).into() };
 
 /// A program with a fixed tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +75,7 @@ pub fn name(text: &str) -> Result<Comm, String> {
 }
 
 /// Parses what tasks are sorted by.
-pub fn sort_key(text: &str) -> Result<Key, String> {
+fn sort_key(text: &str) -> Result<Key, String> {
     let names = || Key::ALL.map(Key::name).join(", ");
     Key::named(text).ok_or_else(|| format!("tasks are sorted by one of {}", names()))
 }
