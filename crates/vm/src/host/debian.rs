@@ -15,12 +15,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Name of the cache item. It changes with the packages.
-const ITEM: &str = "debian-3";
-/// Beside what every Debian has: process 1 and its helpers, what a user types, what collects
-/// metrics, what the profile follows, and the libraries that the scheduler's package depends on,
-/// because the guest has no network to fetch them from.
-const PACKAGES: [&str; 14] = [
+const ITEM: &str = "debian-4";
+/// Beside what every Debian has: process 1 and its helpers, what a user types and in which shells,
+/// what collects metrics, what the profile follows, and the libraries that the scheduler's package
+/// depends on, because the guest has no network to fetch them from.
+const PACKAGES: [&str; 17] = [
+    "bash-completion",
     "dbus",
+    "fish",
     "gamemode",
     "init-system-helpers",
     "libelf1t64",
@@ -34,6 +36,7 @@ const PACKAGES: [&str; 14] = [
     "systemd-sysv",
     "udev",
     "zlib1g",
+    "zsh",
 ];
 /// A machine id and a name: without them the first boot asks for both.
 const IDENTITY: &str = "echo 5ca1ab1e5ca1ab1e5ca1ab1e5ca1ab1e >\"$1/etc/machine-id\" && \

@@ -4,6 +4,7 @@
 //!
 //! The steps build on each other, so the first one that fails ends the scenario.
 
+mod completions;
 mod follow;
 mod guide;
 mod machine;
@@ -48,6 +49,7 @@ const BOOTS: [&[Step]; 2] = [
     &[
         Step { name: "the machine is up", run: machine::is_up },
         Step { name: "install", run: package::install },
+        Step { name: "completions", run: completions::complete },
         Step { name: "check", run: service::check },
         Step { name: "enable and start", run: service::enable },
         Step { name: "a load in slices and units", run: service::load },
