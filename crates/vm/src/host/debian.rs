@@ -9,6 +9,7 @@ use super::apt::{PROGRAMS, machine_transport};
 use super::cache::Cache;
 use super::sources::{self, Mirror};
 use super::{command, progress};
+use crate::scenarios::distribution::EXCLUSIVE_FOLDER;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ const ITEM: &str = "debian-4";
 /// Beside what every Debian has: process 1 and its helpers, what a user types and in which shells,
 /// what collects metrics, what the profile follows, and the libraries that the scheduler's package
 /// depends on, because the guest has no network to fetch them from.
-const PACKAGES: [&str; 17] = [
+const PACKAGES: [&str; 19] = [
     "bash-completion",
     "dbus",
     "fish",
@@ -32,17 +33,22 @@ const PACKAGES: [&str; 17] = [
     "procps",
     "prometheus",
     "prometheus-node-exporter",
+    "python3-pyinotify",
     "sudo",
     "systemd-sysv",
+    "tuned",
     "udev",
     "zlib1g",
     "zsh",
 ];
+/// Of two packages that conflict with each other, one is installed. On the disk are the files of
+/// both, in [`EXCLUSIVE_FOLDER`].
+const EXCLUSIVE: [&str; 2] = ["power-profiles-daemon", "tuned-ppd"];
 /// A machine id and a name: without them the first boot asks for both.
 const IDENTITY: &str = "echo 5ca1ab1e5ca1ab1e5ca1ab1e5ca1ab1e >\"$1/etc/machine-id\" && \
     echo debian >\"$1/etc/hostname\" && echo '127.0.0.1 localhost debian' >\"$1/etc/hosts\"";
 /// The services that a step starts when it needs them: at a boot they would only slow it down.
-const DISABLE: &str = "chroot \"$1\" systemctl disable prometheus prometheus-node-exporter";
+const DISABLE: &str = "chroot \"$1\" systemctl disable prometheus prometheus-node-exporter tuned";
 /// Of the disk. Its file takes no more room than what is on it.
 const SIZE: &str = "1G";
 const TOOLS: [&str; 2] = ["mmdebstrap", "mkfs.ext4"];
@@ -94,6 +100,11 @@ fn install(mirror: &Mirror, folder: &Path, root: &Path) -> Result<()> {
     );
     let sources_file = folder.join("debian.sources");
     fs::write(&sources_file, sources).context("writing the sources of apt")?;
+    let download = format!(
+        "mkdir -p \"$1{EXCLUSIVE_FOLDER}\" && cd \"$1{EXCLUSIVE_FOLDER}\" && \
+            APT_CONFIG=\"$MMDEBSTRAP_APT_CONFIG\" apt-get download {}",
+        EXCLUSIVE.join(" ")
+    );
     let mut mmdebstrap = Command::new("mmdebstrap");
     mmdebstrap
         .args(["--quiet", "--mode=root", "--variant=apt", "--format=directory"])
@@ -102,6 +113,7 @@ fn install(mirror: &Mirror, folder: &Path, root: &Path) -> Result<()> {
         .arg("--aptopt=APT::Install-Recommends \"false\"")
         .arg(format!("--customize-hook={IDENTITY}"))
         .arg(format!("--customize-hook={DISABLE}"))
+        .arg(format!("--customize-hook={download}"))
         .arg(PROGRAMS)
         .arg(root)
         .arg(&sources_file);

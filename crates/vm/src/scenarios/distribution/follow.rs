@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The scheduler's profile follows power-profiles-daemon and GameMode, by a program of a user who
-//! is in the group of `--profile-group` and has no other rights.
+//! The scheduler's profile follows power-profiles-daemon, tuned-ppd in its place, and GameMode, by
+//! a program of a user who is in the group of `--profile-group` and has no other rights.
 
 use super::machine::{UNIT, run, shell, tail, wait_for};
-use super::service;
+use super::{EXCLUSIVE_FOLDER, service};
 use crate::guest::statistics::Statistics;
 use crate::guest::{Guest, report};
 use anyhow::{Context, Result, ensure};
@@ -18,7 +18,9 @@ const FLAGS: &str = "/etc/default/scx";
 const SETTINGS: &str = "/run/systemd/system/scx_pandemonium_user.service.d";
 const BUS: &str = "unix:path=/run/vm-session/bus";
 const POWER: &str = "org.freedesktop.UPower.PowerProfiles";
-/// What power-profiles-daemon and polkit keep on the disk.
+const DAEMON: &str = "power-profiles-daemon";
+const TUNED: &str = "tuned-ppd";
+/// What the services of power profiles and polkit keep on the disk.
 const KEPT: [&str; 3] = [
     "/var/lib/power-profiles-daemon",
     "/var/lib/power-profiles-daemon/state.ini",
@@ -27,7 +29,7 @@ const KEPT: [&str; 3] = [
 const SOON: Duration = Duration::from_secs(60);
 
 pub fn follows(_: &Guest) -> Result<()> {
-    let kept_before = KEPT.map(|path| fs::exists(path).unwrap_or(false));
+    let kept_before = kept();
     fs::create_dir_all(SETTINGS).context("a folder for settings")?;
     fs::write(format!("{SETTINGS}/vm.conf"), format!("[Service]\nSupplementaryGroups={USER}\n"))
         .context("writing settings")?;
@@ -38,31 +40,40 @@ pub fn follows(_: &Guest) -> Result<()> {
     let session = format!("dbus-daemon --session --nofork --nopidfile --address={BUS}");
     as_user("vm-session", &format!("-p RuntimeDirectory=vm-session {session}"))?;
     wait_for("a session's bus", SOON, || Ok(fs::exists("/run/vm-session/bus")?))?;
-    shell("systemctl start power-profiles-daemon")?;
+    shell(&format!("systemctl start {DAEMON}"))?;
     as_user("vm-follow", "pandemonium_follow")?;
-    let followed = follow();
+    let followed = follow().and_then(|()| follow_tuned());
     if followed.is_err() {
         let said = run("journalctl -u vm-follow -u vm-game -u vm-session -o cat --no-pager")?;
         report::note(tail(&said.output));
     }
     followed?;
-    shell("systemctl stop vm-follow vm-session power-profiles-daemon")?;
+    shell(&format!("systemctl stop vm-follow vm-session {DAEMON}"))?;
     fs::remove_file(FLAGS).context("removing the flags")?;
     fs::remove_dir_all(SETTINGS).context("removing the settings")?;
+    forget(kept_before);
+    shell(&format!("systemctl daemon-reload && systemctl restart {UNIT}"))?;
+    service::expect_in_charge()
+}
+
+/// Which of [`KEPT`] there are.
+fn kept() -> [bool; KEPT.len()] {
+    KEPT.map(|path| fs::exists(path).unwrap_or(false))
+}
+
+/// Removes what was not there before.
+fn forget(kept_before: [bool; KEPT.len()]) {
     for (path, was_there) in KEPT.into_iter().zip(kept_before) {
         if !was_there {
             let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
         }
     }
-    shell(&format!("systemctl daemon-reload && systemctl restart {UNIT}"))?;
-    service::expect_in_charge()
 }
 
 /// The desktop changes, and the profile with it.
 fn follow() -> Result<()> {
     expect("auto", "power profile balanced")?;
-    let path = "/org/freedesktop/UPower/PowerProfiles";
-    shell(&format!("busctl set-property {POWER} {path} {POWER} ActiveProfile s power-saver"))?;
+    choose("power-saver")?;
     expect("powersave", "power profile power-saver")?;
     as_user("vm-game", "/usr/games/gamemoderun sleep 600")?;
     expect("gaming", "GameMode")?;
@@ -71,6 +82,35 @@ fn follow() -> Result<()> {
     shell(&format!("systemctl restart {UNIT}"))?;
     service::expect_in_charge()?;
     expect("powersave", "power profile power-saver")
+}
+
+/// A package that conflicts with power-profiles-daemon takes its place, and its name on the bus. A
+/// change of the profile in tuned itself counts too.
+fn follow_tuned() -> Result<()> {
+    install(TUNED)?;
+    let gone = run(&format!("systemctl is-active {DAEMON}"))?;
+    ensure!(gone.code != Some(0), "{DAEMON} runs beside {TUNED}");
+    expect("auto", "power profile balanced")?;
+    choose("power-saver")?;
+    expect("powersave", "power profile power-saver")?;
+    shell("tuned-adm profile throughput-performance")?;
+    expect("lowlatency", "power profile performance")?;
+    shell(&format!("systemctl stop {TUNED} tuned && apt-get purge --yes {TUNED}"))?;
+    install(DAEMON)?;
+    // That has kept what was chosen before.
+    expect("powersave", "power profile power-saver")
+}
+
+/// Installs a package whose file is on the disk. What conflicts with it is removed.
+fn install(package: &str) -> Result<()> {
+    shell(&format!("apt-get install --yes {EXCLUSIVE_FOLDER}/{package}_*.deb")).map(drop)
+}
+
+/// What the desktop's settings do.
+fn choose(profile: &str) -> Result<()> {
+    let path = "/org/freedesktop/UPower/PowerProfiles";
+    shell(&format!("busctl set-property {POWER} {path} {POWER} ActiveProfile s {profile}"))
+        .map(drop)
 }
 
 /// Members of the group choose the profile and nothing else; others not even that.

@@ -27,6 +27,8 @@ pub const PACKAGE: &str = "package.deb";
 pub const EARLIER: &str = "earlier.deb";
 /// The package of the tools.
 pub const TOOLS: &str = "tools.deb";
+/// Files of packages that conflict with each other, on the disk.
+pub const EXCLUSIVE_FOLDER: &str = "/var/cache/vm-packages";
 
 pub const DISTRIBUTION: Scenario = Scenario {
     name: "distribution",
