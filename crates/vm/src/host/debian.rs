@@ -18,16 +18,19 @@ use std::process::Command;
 /// Name of the cache item. It changes with the packages.
 const ITEM: &str = "debian-4";
 /// Beside what every Debian has: process 1 and its helpers, what a user types and in which shells,
-/// what collects metrics, what the profile follows, and the libraries that the scheduler's package
-/// depends on, because the guest has no network to fetch them from.
-const PACKAGES: [&str; 19] = [
+/// what `make install` runs, what collects metrics, what the profile follows, and the libraries
+/// that the scheduler's package depends on, because the guest has no network to fetch them from.
+const PACKAGES: [&str; 22] = [
     "bash-completion",
+    "binutils",
     "dbus",
+    "dbus-user-session",
     "fish",
     "gamemode",
     "init-system-helpers",
     "libelf1t64",
     "libseccomp2",
+    "make",
     "man-db",
     "power-profiles-daemon",
     "procps",

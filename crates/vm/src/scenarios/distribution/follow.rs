@@ -56,6 +56,19 @@ pub fn follows(_: &Guest) -> Result<()> {
     service::expect_in_charge()
 }
 
+/// A program of a user follows power-profiles-daemon.
+pub fn expect_followed() -> Result<()> {
+    let kept_before = kept();
+    shell(&format!("systemctl start {DAEMON}"))?;
+    choose("power-saver")?;
+    expect("powersave", "power profile power-saver")?;
+    choose("balanced")?;
+    expect("auto", "power profile balanced")?;
+    shell(&format!("systemctl stop {DAEMON}"))?;
+    forget(kept_before);
+    Ok(())
+}
+
 /// Which of [`KEPT`] there are.
 fn kept() -> [bool; KEPT.len()] {
     KEPT.map(|path| fs::exists(path).unwrap_or(false))

@@ -18,9 +18,11 @@ const FILES_BEFORE: &str = "/run/vm/files-before";
 const GLANCE: Duration = Duration::from_millis(100);
 const REBOOT_LIMIT: Duration = Duration::from_secs(120);
 /// What the distribution itself writes meanwhile: logs, caches, states of its own services, and
-/// what dpkg and man-db know.
-const OF_THE_SYSTEM: [&str; 10] = [
+/// what dpkg, man-db and the programs for users keep.
+const OF_THE_SYSTEM: [&str; 12] = [
     "/etc/.pwd.lock",
+    "/etc/subgid-",
+    "/etc/subuid-",
     "/root",
     "/var/backups/",
     "/var/cache/",

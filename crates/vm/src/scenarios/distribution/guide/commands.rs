@@ -3,7 +3,7 @@
 //! The commands of the pages, and how each of them is run.
 
 /// The pages in the order in which a reader takes them: the last one ends with the removal.
-const PAGES: [(&str, &str); 3] = [
+pub const PAGES: [(&str, &str); 3] = [
     ("README.md", include_str!("../../../../../../README.md")),
     ("docs/gaming.md", include_str!("../../../../../../docs/gaming.md")),
     ("docs/operating.md", include_str!("../../../../../../docs/operating.md")),
@@ -30,25 +30,36 @@ pub enum How {
     Measures,
     /// While no scheduler runs: it becomes one, until Ctrl-C.
     Schedules,
+    /// By the user of the example in a session, to its end, and then the profile follows.
+    Follows,
     /// It is not run, for this reason.
     Not(&'static str),
 }
 
-use How::{Alone, Any, Beside, Measures, Not, Schedules, Upgrades, Watches, WatchesBeside};
+use How::{
+    Alone, Any, Beside, Follows, Measures, Not, Schedules, Upgrades, Watches, WatchesBeside,
+};
 
 const BUILDS: &str = "it builds, and no compiler is here: every other command uses what it built";
-const INSTALLS: &str = "a step before it runs it";
 
 /// The first line that begins a command says how it is run.
-const COMMANDS: [(&str, How); 45] = [
+const COMMANDS: [(&str, How); 53] = [
     ("make run", Not("it boots a machine, and this is one")),
     ("make test", Not("it is the test that this is a part of")),
     ("make build", Not(BUILDS)),
     ("make deb", Not(BUILDS)),
     ("make static", Not(BUILDS)),
-    ("sudo make install", Not("no sources are here: a test installs from them, without root")),
-    ("sudo make uninstall", Not("no sources are here: a test removes it, without root")),
-    ("sudo apt install ", Not(INSTALLS)),
+    ("sudo make install", Any(0)),
+    ("sudo make uninstall", Alone),
+    ("sudo apt install ", Any(0)),
+    ("sudo groupadd ", Any(0)),
+    ("sudo usermod ", Any(0)),
+    ("sudo mkdir ", Any(0)),
+    ("printf ", Any(0)),
+    ("echo ", Any(0)),
+    ("systemctl --user enable ", Follows),
+    ("sudo systemctl daemon-reload", Any(0)),
+    ("sudo systemctl restart ", Beside),
     ("sudo systemctl enable ", Beside),
     ("sudo systemctl kill ", Upgrades),
     ("sudo systemctl disable ", Beside),

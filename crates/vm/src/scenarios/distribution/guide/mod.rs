@@ -3,6 +3,8 @@
 //! Every command of the pages for users, as it stands there and in the order of the pages.
 
 mod commands;
+mod sources;
+mod user;
 
 use self::commands::{How, Listed, listed};
 use super::machine::{Ran, UNIT, property, shell, tail, wait_for};
@@ -12,6 +14,7 @@ use crate::guest::{Guest, kernel, report};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -37,7 +40,8 @@ const INTERRUPTED: i32 = 130;
 /// The recording of the pages.
 const RECORDING: &str = "bad.rec";
 /// Parts of commands that need not print anything.
-const SILENT: [&str; 4] = ["sudo rm", "sudo systemctl", " > ", "--textfile"];
+const SILENT: [&str; 7] =
+    ["sudo rm", "sudo mkdir", "sudo groupadd", "sudo usermod", "systemctl ", " > ", "--textfile"];
 
 pub fn follow(_: &Guest) -> Result<()> {
     prepare()?;
@@ -74,18 +78,23 @@ pub fn command(begin: &str) -> Result<String> {
     found.map(|command| command.line).with_context(|| format!("no page has a command {begin:?}"))
 }
 
-/// What the pages take for granted: the folder that the sources are in, a file of knobs, and a
-/// scheduler that has rules when it is to read them again.
+/// What the pages take for granted: the folder that the sources are in with what was built, a user,
+/// a file of knobs, and a scheduler that has rules when it is to read them again.
 fn prepare() -> Result<()> {
-    fs::create_dir_all(format!("{FOLDER}/packaging")).context("a folder for the commands")?;
-    shell(&format!("cp -r {RULES} {FOLDER}/packaging"))?;
+    sources::write(Path::new(FOLDER))?;
+    user::add()?;
     fs::write(format!("{FOLDER}/FILE"), "batch_slice_us=8000\n").context("a file of knobs")?;
-    fs::write(FLAGS, format!("SCX_FLAGS='--rules {RULES}'\n")).context("writing the flags")?;
+    write_flags()?;
     FOLDERS.into_iter().try_for_each(fs::create_dir_all).context("folders for the commands")
+}
+
+fn write_flags() -> Result<()> {
+    fs::write(FLAGS, format!("SCX_FLAGS='--rules {RULES}'\n")).context("writing the flags")
 }
 
 fn clean() -> Result<()> {
     fs::remove_file(FLAGS).context("removing the flags")?;
+    sources::expect_uninstalled()?;
     for folder in FOLDERS {
         for entry in fs::read_dir(folder).context("looking for what was written")?.flatten() {
             if entry.file_name().to_string_lossy().contains("scx") {
@@ -102,7 +111,7 @@ fn execute(command: &str, how: How) -> Result<()> {
     match how {
         How::Beside | How::WatchesBeside | How::Upgrades => want_unit(true)?,
         How::Alone | How::Measures | How::Schedules => want_unit(false)?,
-        How::Any(_) | How::Watches | How::Not(_) => {}
+        How::Any(_) | How::Watches | How::Follows | How::Not(_) => {}
     }
     // A command for a process number needs one that exists; any does.
     let command = command.replace(" 4711", &format!(" {}", std::process::id()));
@@ -113,6 +122,13 @@ fn execute(command: &str, how: How) -> Result<()> {
         How::Any(code) => (to_its_end(&line)?, code),
         How::Beside | How::Alone => (to_its_end(&line)?, 0),
         How::Upgrades => (upgrade(&line)?, 0),
+        How::Follows => {
+            let ran = user::follows(&command)?;
+            // The other commands want other flags.
+            write_flags()?;
+            want_unit(false)?;
+            (ran, 0)
+        }
         How::Watches | How::WatchesBeside | How::Measures => {
             let says = || {
                 let is_there = || Ok(may_be_silent || fs::metadata(OUTPUT)?.len() > 0);
