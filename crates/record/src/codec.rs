@@ -459,6 +459,15 @@ mod tests {
         }
     }
 
+    fn treated() -> Entry {
+        Entry::Treated(Treatment {
+            tier: TierDemand::AtMost(Tier::Interactive),
+            slice: Span::from_millis(20),
+            weight: Some(Weight::new(50)),
+            domain: Some(Domain { cpus: CpuMask::first(65), strict: false }),
+        })
+    }
+
     fn entries() -> Vec<Entry> {
         let facts = facts();
         let dispatch = |placement, tier| Dispatch {
@@ -519,12 +528,7 @@ mod tests {
             }),
             Entry::Learned(Minute::from_unix(u32::MAX)),
             Entry::Minute(Minute::from_unix(0)),
-            Entry::Treated(Treatment {
-                tier: TierDemand::AtMost(Tier::Interactive),
-                slice: Span::from_millis(20),
-                weight: Some(Weight::new(50)),
-                domain: Some(Domain { cpus: CpuMask::first(65), strict: false }),
-            }),
+            treated(),
             Entry::Assigned(Assignment { pid: Pid::new(4711).unwrap(), treatment: 3 }),
             Entry::AssignedAll(1),
             Entry::PlacedAll(1024),
@@ -542,6 +546,17 @@ mod tests {
             assert_eq!(super::length(words[0]), Ok(length));
             assert_eq!(decode(&words[..length - 1]), Err(Damage), "{entry:?}");
         }
+    }
+
+    /// Before format 10 a treatment had no domain: its entry ends before that.
+    #[test]
+    fn a_treatment_without_words_of_a_domain_has_none() {
+        let mut words = [0; WORDS_MAX];
+        encode(&treated(), &mut words);
+        words[0] = words[0] & !0xFF | 3;
+        let Entry::Treated(treatment) = treated() else { panic!("a treatment") };
+        let older = Treatment { domain: None, ..treatment };
+        assert_eq!(decode(&words[..3]), Ok(Entry::Treated(older)));
     }
 
     /// Format 7 had no users: an entry ends before that word.
