@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The memory that worker and supervisor share: counters that the worker writes every round, knobs
+//! The memory that worker and supervisor share: counters that the worker writes every round, knobs,
 //! assigned processes and the topology from the supervisor, learned profiles of programs, a query
 //! about one task, what was decided of each task, and the policy's memos of tasks for the next
 //! worker.

@@ -21,7 +21,7 @@ const WATCHED: Duration = Duration::from_secs(3);
 const STARTED: Duration = Duration::from_secs(1);
 /// Within this time a view has figures, and so long it is waited for.
 const UP_MAX: Duration = Duration::from_secs(1);
-const UP_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const UP_LIMIT: Duration = Duration::from_secs(5);
 
 pub const ALL: &[Scenario] = &[Scenario {
     name: "watching",
@@ -72,7 +72,7 @@ pub fn tasks(guest: &Guest, hog: &str, sleeper: &str) -> Result<()> {
 /// The views of `top` and `--monitor`, each with what it shows as soon as it has figures, and the
 /// most CPU time that it may take with the supervisor's part of it, in microseconds a second: 0.3
 /// and 0.5 % of a CPU.
-const VIEWS: [(&[&str], &str, u64); 2] =
+pub(super) const VIEWS: [(&[&str], &str, u64); 2] =
     [(&["top"], "batch", 3_000), (&["--monitor", "1"], "health:", 5_000)];
 /// A CPU of a desktop does 3,000 instructions a microsecond at least, which is one in each cycle;
 /// one of the two busy ones here does 500.

@@ -4,11 +4,14 @@
 
 use super::machine::{UNIT, main_pid, property, run, shell, tail, wait_for, worker_pid};
 use crate::guest::statistics::Statistics;
+use crate::guest::terminal::Terminal;
 use crate::guest::{Guest, kernel, report};
+use crate::scenarios::top::{UP_LIMIT, VIEWS};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -106,11 +109,25 @@ pub fn load(guest: &Guest) -> Result<()> {
         let ran: u64 = property(hog, "CPUUsageNSec")?.parse().context("the CPU time of a unit")?;
         ensure!(ran >= HOG_NS_MIN, "{hog} had {ran} ns of {LOAD_S} s");
     }
+    look()?;
     let statistics = Statistics::ask()?;
     report::note(format!("health under load: {}", statistics.text("health")?));
     ensure!(statistics.text("fast_path")? == "loaded", "{}", statistics.text("fast_path")?);
     expect_in_charge()?;
     shell(&format!("systemctl stop {}", hogs.join(" "))).map(drop)
+}
+
+/// The first look of a user: a view has figures soon.
+fn look() -> Result<()> {
+    for (arguments, shown, _) in VIEWS {
+        let what = arguments.join(" ");
+        let mut command = Command::new("scx_pandemonium_user");
+        command.args(arguments);
+        let up =
+            Terminal::start(command)?.await_text(shown, UP_LIMIT).with_context(|| what.clone())?;
+        report::note(format!("{what} is up {} ms after the command", up.as_millis()));
+    }
+    Ok(())
 }
 
 pub fn journal(_: &Guest) -> Result<()> {
