@@ -170,8 +170,8 @@ pub struct Options {
     pub boost: Vec<Boost>,
 
     /// Treat processes by the rules in FILE, or in a folder of such files: by name, executable,
-    /// cgroup, user, ancestor and more a tier, a slice, a weight. May be given several times; the
-    /// first rule that matches counts. `rules test` shows what matches
+    /// cgroup, user, ancestor and more a tier, a slice, a weight, CPUs. May be given several times;
+    /// the first rule that matches counts. `rules test` shows what matches
     #[arg(long, value_name = "FILE")]
     pub rules: Vec<PathBuf>,
 
