@@ -136,6 +136,10 @@ pub struct DistributionArguments {
     /// That of the tools
     #[arg(value_name = "TOOLS")]
     pub tools: PathBuf,
+    /// The scheduler's package of an earlier version, to upgrade from. Without it that is the same
+    /// program
+    #[arg(long, value_name = "PACKAGE")]
+    pub earlier: Option<PathBuf>,
     #[command(flatten)]
     pub subject: Subject,
 }

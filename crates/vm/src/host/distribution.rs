@@ -26,7 +26,8 @@ const EARLIER_SUFFIX: &str = "~earlier";
 pub fn run(arguments: &DistributionArguments) -> Result<bool> {
     let start = Instant::now();
     let (package, tools) = (&arguments.package, &arguments.tools);
-    for file in [package, tools] {
+    let earlier = arguments.earlier.as_ref().unwrap_or(package);
+    for file in [package, tools, earlier] {
         let shown = file.display();
         ensure!(file.is_file(), "there is no package {shown}: build it with `make deb`");
     }
@@ -34,7 +35,7 @@ pub fn run(arguments: &DistributionArguments) -> Result<bool> {
     let disk = debian::disk(&Cache::open()?)?;
     let (mut assets, kernel) = arguments.subject.find()?;
     assets.disk = Some(disk);
-    let earlier = earlier_version(package, &assets.scratch)?;
+    let earlier = earlier_version(earlier, &assets.scratch)?;
     let brought = [(PACKAGE, package.clone()), (EARLIER, earlier), (TOOLS, tools.clone())];
     let inside = |(name, path)| (format!("{BROUGHT_IN_INITRAMFS}/{name}"), path);
     assets.add(brought.map(inside).into(), None);

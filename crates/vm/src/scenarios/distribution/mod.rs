@@ -51,7 +51,6 @@ const BOOTS: [&[Step]; 2] = [
     &[
         Step { name: "the machine is up", run: machine::is_up },
         Step { name: "install", run: package::install },
-        Step { name: "completions", run: completions::complete },
         Step { name: "check", run: service::check },
         Step { name: "enable and start", run: service::enable },
         Step { name: "a load in slices and units", run: service::load },
@@ -64,6 +63,7 @@ const BOOTS: [&[Step]; 2] = [
     ],
     &[
         Step { name: "started with the machine", run: service::started },
+        Step { name: "completions", run: completions::complete },
         Step { name: "the profile follows the desktop", run: follow::follows },
         Step { name: "Prometheus", run: metrics::collected },
         Step { name: "flags from /etc/default/scx", run: service::flags },
