@@ -49,11 +49,13 @@ const FAST: u32 = 1_024;
 const SLOW: u32 = 400;
 /// By then the tasks are classified.
 const SETTLE: Duration = Duration::from_secs(1);
-const WINDOW: Duration = Duration::from_secs(1);
+/// A task that was Batch counts as such for a quarter of a second: if one of two is, that is 66 of
+/// 1000 units.
+const WINDOW: Duration = Duration::from_secs(2);
 /// The supervisor reads the kernel's files every 30 s.
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(40);
-/// On an idle machine the worker has a round in two seconds.
-const NEXT_ROUND: Duration = Duration::from_secs(3);
+/// On an idle machine the worker has a round in two seconds. This is three times that.
+const NEXT_ROUND: Duration = Duration::from_secs(6);
 const GLANCE: Duration = Duration::from_millis(250);
 /// A task that wakes up while both fast CPUs are busy takes a slow one. Without a preference half
 /// of the work is done there.

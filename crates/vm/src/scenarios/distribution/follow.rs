@@ -48,7 +48,8 @@ pub fn follows(_: &Guest) -> Result<()> {
         report::note(tail(&said.output));
     }
     followed?;
-    shell(&format!("systemctl stop vm-follow vm-session {DAEMON}"))?;
+    shell("systemctl stop vm-follow vm-session")?;
+    stop(DAEMON)?;
     fs::remove_file(FLAGS).context("removing the flags")?;
     fs::remove_dir_all(SETTINGS).context("removing the settings")?;
     forget(kept_before);
@@ -56,26 +57,43 @@ pub fn follows(_: &Guest) -> Result<()> {
     service::expect_in_charge()
 }
 
-/// A program of a user follows power-profiles-daemon.
+/// A program of a user follows power-profiles-daemon, which goes on.
 pub fn expect_followed() -> Result<()> {
-    let kept_before = kept();
     shell(&format!("systemctl start {DAEMON}"))?;
     choose("power-saver")?;
     expect("powersave", "power profile power-saver")?;
     choose("balanced")?;
-    expect("auto", "power profile balanced")?;
-    shell(&format!("systemctl stop {DAEMON}"))?;
+    expect("auto", "power profile balanced")
+}
+
+/// Ends power-profiles-daemon, and removes what was not there before.
+pub fn end(kept_before: Kept) -> Result<()> {
+    stop(DAEMON)?;
     forget(kept_before);
     Ok(())
 }
 
+/// Stops a service that the bus starts again when a program asks it something, which cancels the
+/// stop.
+fn stop(unit: &str) -> Result<()> {
+    wait_for(&format!("the end of {unit}"), SOON, || {
+        let stopped = run(&format!("systemctl stop {unit}"))?;
+        let active = run(&format!("systemctl is-active --quiet {unit}"))?;
+        Ok(stopped.code == Some(0) && active.code != Some(0))
+    })
+    .map(drop)
+}
+
 /// Which of [`KEPT`] there are.
-fn kept() -> [bool; KEPT.len()] {
+pub type Kept = [bool; KEPT.len()];
+
+/// Looks for them.
+pub fn kept() -> Kept {
     KEPT.map(|path| fs::exists(path).unwrap_or(false))
 }
 
 /// Removes what was not there before.
-fn forget(kept_before: [bool; KEPT.len()]) {
+fn forget(kept_before: Kept) {
     for (path, was_there) in KEPT.into_iter().zip(kept_before) {
         if !was_there {
             let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
@@ -108,7 +126,8 @@ fn follow_tuned() -> Result<()> {
     expect("powersave", "power profile power-saver")?;
     shell("tuned-adm profile throughput-performance")?;
     expect("lowlatency", "power profile performance")?;
-    shell(&format!("systemctl stop {TUNED} tuned && apt-get purge --yes {TUNED}"))?;
+    stop(TUNED)?;
+    shell(&format!("systemctl stop tuned && apt-get purge --yes {TUNED}"))?;
     install(DAEMON)?;
     // That has kept what was chosen before.
     expect("powersave", "power profile power-saver")

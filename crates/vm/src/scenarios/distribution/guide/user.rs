@@ -28,6 +28,7 @@ pub fn follows(line: &str) -> Result<Ran> {
     wait_for("a session with a bus", SESSION_LIMIT, || Ok(fs::exists(&bus)?))?;
     let as_user = format!("runuser -u {NAME} -- env XDG_RUNTIME_DIR={runtime}");
     let ran = to_its_end(&format!("{as_user} {line}"))?;
+    let kept = follow::kept();
     let followed = follow::expect_followed().with_context(|| {
         let said = shell(&format!("{as_user} systemctl --user status pandemonium_follow"));
         said.unwrap_or_else(|error| format!("{error:#}"))
@@ -35,6 +36,8 @@ pub fn follows(line: &str) -> Result<Ran> {
     shell(&format!("loginctl disable-linger {NAME} && loginctl terminate-user {NAME}"))?;
     wait_for("the end of the session", SESSION_LIMIT, || Ok(!fs::exists(&runtime)?))?;
     followed?;
+    // Earlier the program of the user would have the bus start it again.
+    follow::end(kept)?;
     remove()?;
     Ok(ran)
 }
