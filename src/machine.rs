@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use pandemonium_engine::task::CpuId;
 use pandemonium_engine::topology::{CpuMask, CpuPlace, Domain, Topology};
 use pandemonium_host::failure::Failure;
-use pandemonium_rules::CpuKinds;
+use pandemonium_rules::{CpuKinds, DomainWish as CpuWish};
 use scx_utils::CoreType;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -124,16 +124,11 @@ impl Machine {
 
     /// The CPUs to prefer; `None` for all of them.
     pub fn domain(&self, wish: &DomainWish, strict: bool) -> Result<Option<Domain>, Failure> {
-        let of_kind = |little| self.cpus.iter().filter(move |cpu| cpu.little == little);
-        let (cpus, text) = match wish {
-            DomainWish::All => return Ok(None),
-            DomainWish::Performance => (of_kind(false).map(|cpu| cpu.id).collect(), "performance"),
-            DomainWish::Powersave => (of_kind(true).map(|cpu| cpu.id).collect(), "powersave"),
-            DomainWish::Cpus(cpus, text) => (**cpus, text.as_str()),
-        };
-        let is_by_kind = matches!(wish, DomainWish::Powersave);
+        let DomainWish::Of(wish) = wish else { return Ok(None) };
+        let is_by_kind = matches!(wish, CpuWish::Powersave);
         let why = is_by_kind.then_some("the CPUs of this machine are all of one kind");
-        let usable = self.online_of(&cpus, &format!("--primary-domain {text}"), why)?;
+        let cpus = wish.cpus(&self.kinds());
+        let usable = self.online_of(&cpus, &format!("--primary-domain {wish}"), why)?;
         Ok((usable != self.online()).then_some(Domain { cpus: usable, strict }))
     }
 

@@ -21,7 +21,7 @@ impl KernelPort<'_> {
     }
 
     /// From now on the tasks of these processes have the domains of their treatments. A system call
-    /// for each domain, and for each process whose domain is another one than before.
+    /// for each domain whose CPUs have changed, and for each process whose domain has.
     pub fn keep_to_domains(&mut self, treatments: &[Treatment], processes: &[Assignment]) {
         // Without a fast path the policy does not see idle CPUs, and could not use a domain.
         if self.fast.is_some() {

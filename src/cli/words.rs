@@ -7,6 +7,7 @@ use clap::error::Error;
 use clap::{Arg, Command};
 use pandemonium_engine::task::{Comm, Tier};
 use pandemonium_engine::topology::CpuMask;
+use pandemonium_rules::DomainWish as CpuWish;
 use pandemonium_view::tasks::Key;
 use std::ffi::OsStr;
 use std::str::FromStr;
@@ -85,12 +86,8 @@ fn sort_key(text: &str) -> Result<Key, String> {
 pub enum DomainWish {
     /// No preference.
     All,
-    /// The faster CPUs of a hybrid machine.
-    Performance,
-    /// The slower ones, which use less power.
-    Powersave,
-    /// These, and their text on the command line.
-    Cpus(Box<CpuMask>, String),
+    /// These CPUs.
+    Of(CpuWish),
 }
 
 impl FromStr for DomainWish {
@@ -99,12 +96,7 @@ impl FromStr for DomainWish {
     fn from_str(text: &str) -> Result<DomainWish, String> {
         match text {
             "all" => Ok(DomainWish::All),
-            "performance" => Ok(DomainWish::Performance),
-            "powersave" => Ok(DomainWish::Powersave),
-            _ => match CpuMask::parse(text) {
-                Ok(cpus) => Ok(DomainWish::Cpus(Box::new(cpus), text.into())),
-                Err(error) => Err(error.to_string()),
-            },
+            _ => text.parse().map(DomainWish::Of),
         }
     }
 }
@@ -154,9 +146,11 @@ mod tests {
     #[test]
     fn a_domain_is_a_word_a_list_or_a_mask() {
         let domain = |text: &str| text.parse::<DomainWish>();
-        assert_eq!(domain("powersave"), Ok(DomainWish::Powersave));
+        assert_eq!(domain("powersave"), Ok(DomainWish::Of(CpuWish::Powersave)));
         let even = |text| match domain(text) {
-            Ok(DomainWish::Cpus(cpus, _)) => cpus.iter().map(|cpu| cpu.as_raw()).collect(),
+            Ok(DomainWish::Of(CpuWish::Cpus(cpus, _))) => {
+                cpus.iter().map(|cpu| cpu.as_raw()).collect()
+            }
             _ => vec![],
         };
         assert_eq!(even("0-7:2"), [0, 2, 4, 6]);

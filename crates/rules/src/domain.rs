@@ -6,6 +6,7 @@ use pandemonium_engine::topology::{CpuMask, Domain};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use std::fmt;
+use std::str::FromStr;
 
 /// The CPUs of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,16 +29,20 @@ pub enum DomainWish {
 }
 
 impl DomainWish {
+    /// Its CPUs on this machine, online or not.
+    pub fn cpus(&self, machine: &CpuKinds) -> CpuMask {
+        match self {
+            DomainWish::Performance => machine.online.without(&machine.slow),
+            DomainWish::Powersave => machine.slow,
+            DomainWish::Cpus(cpus, _) => **cpus,
+        }
+    }
+
     /// The domain on this machine. `None` if no such CPU is online, or if all of them are meant:
     /// then any CPU will do.
     pub fn on(&self, machine: &CpuKinds, strict: bool) -> Option<Domain> {
-        let CpuKinds { online, slow } = machine;
-        let cpus = match self {
-            DomainWish::Performance => online.iter().filter(|cpu| !slow.contains(*cpu)).collect(),
-            DomainWish::Powersave => slow.and(online),
-            DomainWish::Cpus(cpus, _) => cpus.and(online),
-        };
-        (!cpus.is_empty() && cpus != *online).then_some(Domain { cpus, strict })
+        let cpus = self.cpus(machine).and(&machine.online);
+        (!cpus.is_empty() && cpus != machine.online).then_some(Domain { cpus, strict })
     }
 }
 
@@ -51,19 +56,27 @@ impl fmt::Display for DomainWish {
     }
 }
 
-impl<'de> Deserialize<'de> for DomainWish {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        match text.as_str() {
+impl FromStr for DomainWish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DomainWish, String> {
+        match text {
             "performance" => Ok(DomainWish::Performance),
             "powersave" => Ok(DomainWish::Powersave),
-            _ => match CpuMask::parse(&text) {
-                Ok(cpus) => Ok(DomainWish::Cpus(Box::new(cpus), text)),
-                Err(error) => Err(de::Error::custom(format!(
-                    "domain takes performance, powersave or a list of CPUs: {error}"
-                ))),
+            _ => match CpuMask::parse(text) {
+                Ok(cpus) => Ok(DomainWish::Cpus(Box::new(cpus), text.into())),
+                Err(error) => Err(error.to_string()),
             },
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for DomainWish {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(|error| {
+            let takes = "domain takes performance, powersave or a list of CPUs";
+            de::Error::custom(format!("{takes}: {error}"))
+        })
     }
 }
 
