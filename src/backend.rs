@@ -13,7 +13,7 @@ mod orders;
 mod performance;
 mod stalls;
 
-use self::domains::Domains;
+use self::domains::{CpuSets, Domains};
 use self::offline::OfflineCpus;
 pub use self::orders::OrderCounters;
 pub use self::stalls::{StallCause, StallCounters};
@@ -143,6 +143,7 @@ pub struct KernelPort<'cb> {
     fast: Option<FastPath<'cb>>,
     bpf: BpfScheduler<'cb>,
     view: MachineView,
+    sets: CpuSets,
     domains: Domains,
     /// Whether the policy places all tasks, and needs to know which CPUs are idle and which are
     /// busy.
@@ -192,6 +193,7 @@ impl<'cb> KernelPort<'cb> {
             fast,
             bpf,
             view,
+            sets: CpuSets::default(),
             domains: Domains::default(),
             places_all,
             begun,
@@ -229,6 +231,7 @@ impl<'cb> KernelPort<'cb> {
         }
         self.set_activity(Activity::Deciding);
         self.congested_before.get_or_insert(*self.bpf.nr_sched_congested_mut());
+        self.sets.take(&self.bpf);
         let has_changed = self.follow_hotplug();
         self.refresh_view();
         has_changed

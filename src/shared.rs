@@ -14,6 +14,7 @@ mod knobs;
 mod programs;
 pub mod query;
 pub mod reply;
+mod seqlock;
 pub mod task_cells;
 pub mod topology;
 mod urgent_cpus;

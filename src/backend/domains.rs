@@ -17,7 +17,8 @@ const _: () = assert!(ASSIGNED_MAX == abi::patch_set_numbers_PATCH_PROCESSES as 
 impl KernelPort<'_> {
     /// From now on urgent tasks prefer these CPUs while they are idle. One system call.
     pub fn prefer_for_urgent(&mut self, cpus: &CpuMask) {
-        take_set(&mut self.bpf, abi::patch_set_numbers_PATCH_SET_URGENT, cpus);
+        self.sets.replace(&mut self.bpf, abi::patch_set_numbers_PATCH_SET_URGENT, cpus);
+        self.sets.take(&self.bpf);
     }
 
     /// From now on the tasks of these processes have the domains of their treatments. A system call
@@ -25,18 +26,48 @@ impl KernelPort<'_> {
     pub fn keep_to_domains(&mut self, treatments: &[Treatment], processes: &[Assignment]) {
         // Without a fast path the policy does not see idle CPUs, and could not use a domain.
         if self.fast.is_some() {
-            self.domains.replace(&mut self.bpf, treatments, processes);
+            for (set, treatment) in (1..).zip(treatments.iter().take(TREATMENTS_MAX)) {
+                let cpus = treatment.domain.map_or(CpuMask::EMPTY, |domain| domain.cpus);
+                self.sets.replace(&mut self.bpf, set, &cpus);
+            }
+            self.sets.take(&self.bpf);
+            self.domains.replace(&self.bpf, treatments, processes);
         }
     }
 }
 
-/// From now on the set of this number has these CPUs. One system call, unless it has them already.
-pub(super) fn take_set(bpf: &mut BpfScheduler, set: u32, cpus: &CpuMask) {
-    let Some(bss) = &mut bpf.skel.maps.bss_data else { return };
-    let words = &mut bss.patch_set_words[set as usize];
-    if words != cpus.words() {
-        *words = *cpus.words();
-        syscall_program::run(&bpf.skel.progs.patch_take_set, &mut abi::patch_set_arg { set });
+/// The sets whose new CPUs the backend has not taken.
+#[derive(Default)]
+pub(super) struct CpuSets {
+    untaken: [u64; (abi::patch_set_numbers_PATCH_SETS as usize).div_ceil(64)],
+}
+
+impl CpuSets {
+    /// Writes the CPUs of a set, if they are others than before.
+    fn replace(&mut self, bpf: &mut BpfScheduler, set: u32, cpus: &CpuMask) {
+        let Some(bss) = &mut bpf.skel.maps.bss_data else { return };
+        let words = &mut bss.patch_set_words[set as usize];
+        if words != cpus.words() {
+            *words = *cpus.words();
+            self.untaken[set as usize / 64] |= 1 << (set % 64);
+        }
+    }
+
+    /// Lets the backend take the sets that were written: a system call for each. One for which the
+    /// kernel has no memory is left for the next call.
+    pub(super) fn take(&mut self, bpf: &BpfScheduler) {
+        let program = &bpf.skel.progs.patch_take_set;
+        for (first, untaken) in (0..).step_by(64).zip(&mut self.untaken) {
+            let mut left = *untaken;
+            while left != 0 {
+                let bit = left.trailing_zeros();
+                left &= left - 1;
+                let mut argument = abi::patch_set_arg { set: first + bit };
+                if syscall_program::run(program, &mut argument) == Some(0) {
+                    *untaken &= !(1 << bit);
+                }
+            }
+        }
     }
 }
 
@@ -69,14 +100,10 @@ impl Domains {
     /// Replaces them by those that the treatments demand. Allocates nothing.
     pub(super) fn replace(
         &mut self,
-        bpf: &mut BpfScheduler,
+        bpf: &BpfScheduler,
         treatments: &[Treatment],
         processes: &[Assignment],
     ) {
-        for (set, treatment) in (1..).zip(treatments.iter().take(TREATMENTS_MAX)) {
-            let cpus = treatment.domain.map_or(CpuMask::EMPTY, |domain| domain.cpus);
-            take_set(bpf, set, &cpus);
-        }
         let kept = |assigned: &Assignment| {
             let domain = treatments.get(usize::from(assigned.treatment))?.domain?;
             let set = u32::from(assigned.treatment) + 1;
@@ -106,7 +133,7 @@ fn find(processes: &[Assignment], pid: Pid) -> Option<&Assignment> {
 }
 
 /// Tells the backend the domain of a process.
-fn tell(bpf: &mut BpfScheduler, Kept { process, set, strict }: Kept) {
+fn tell(bpf: &BpfScheduler, Kept { process, set, strict }: Kept) {
     let domain = abi::patch_domain { set, strict: strict.into() };
     let mut argument = abi::patch_domain_arg { process: process.as_raw() as u32, domain };
     // After a failure the kernel gives its tasks any idle CPU.

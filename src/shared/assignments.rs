@@ -2,16 +2,16 @@
 
 //! The processes that the user demands a treatment for, from the supervisor to the worker.
 
+use super::seqlock::Seqlock;
 use pandemonium_engine::treatment::{
     ASSIGNED_MAX, Assignment, TREATMENT_WORDS, TREATMENTS_MAX, Treatment,
 };
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The newest list, and a sequence number: odd while the supervisor writes. The worker never waits:
-/// it takes up a list that is being written a round later.
+/// The newest list. The worker takes up one that is being written a round later.
 #[repr(C)]
 pub struct AssignmentsCell {
-    seq: AtomicU64,
+    lock: Seqlock,
     nr_treatments: AtomicU64,
     nr_processes: AtomicU64,
     treatments: [[AtomicU64; TREATMENT_WORDS]; TREATMENTS_MAX],
@@ -39,48 +39,40 @@ impl AssignmentsCell {
     /// Publishes a list, as much of it as fits. There is one writer. The processes are in the order
     /// of their pids.
     pub fn publish(&self, treatments: &[Treatment], processes: &[Assignment]) {
-        let seq = self.seq.load(Ordering::Relaxed);
-        self.seq.store(seq + 1, Ordering::Relaxed);
-        fence(Ordering::Release);
         let count = |len: usize, max: usize| len.min(max) as u64;
-        self.nr_treatments.store(count(treatments.len(), TREATMENTS_MAX), Ordering::Relaxed);
-        self.nr_processes.store(count(processes.len(), ASSIGNED_MAX), Ordering::Relaxed);
-        for (cells, treatment) in self.treatments.iter().zip(treatments) {
-            for (cell, word) in cells.iter().zip(treatment.to_words()) {
-                cell.store(word, Ordering::Relaxed);
+        self.lock.write(|| {
+            self.nr_treatments.store(count(treatments.len(), TREATMENTS_MAX), Ordering::Relaxed);
+            self.nr_processes.store(count(processes.len(), ASSIGNED_MAX), Ordering::Relaxed);
+            for (cells, treatment) in self.treatments.iter().zip(treatments) {
+                for (cell, word) in cells.iter().zip(treatment.to_words()) {
+                    cell.store(word, Ordering::Relaxed);
+                }
             }
-        }
-        for (cell, process) in self.processes.iter().zip(processes) {
-            cell.store(process.to_word(), Ordering::Relaxed);
-        }
-        self.seq.store(seq + 2, Ordering::Release);
+            for (cell, process) in self.processes.iter().zip(processes) {
+                cell.store(process.to_word(), Ordering::Relaxed);
+            }
+        });
     }
 
     /// Takes up the newest list, if it is another one than the last. Returns whether it is. One
     /// load if it is not; allocates nothing.
     pub fn take_newer(&self, list: &mut AssignmentList) -> bool {
-        let seq = self.seq.load(Ordering::Relaxed);
-        if seq == list.seen || seq % 2 == 1 {
-            return false;
-        }
-        fence(Ordering::Acquire);
+        let AssignmentList { seen, treatments, processes } = list;
+        self.lock.read_newer(seen, || self.read(treatments, processes)).is_some()
+    }
+
+    fn read(&self, treatments: &mut Vec<Treatment>, processes: &mut Vec<Assignment>) {
         let word = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
         let nr_treatments = (word(&self.nr_treatments) as usize).min(TREATMENTS_MAX);
         let nr_processes = (word(&self.nr_processes) as usize).min(ASSIGNED_MAX);
-        list.treatments.clear();
-        list.processes.clear();
+        treatments.clear();
+        processes.clear();
         for cells in &self.treatments[..nr_treatments] {
             let treatment = Treatment::from_words(std::array::from_fn(|at| word(&cells[at])));
-            list.treatments.push(treatment.unwrap_or_default());
+            treatments.push(treatment.unwrap_or_default());
         }
-        let processes = self.processes[..nr_processes].iter();
-        list.processes.extend(processes.filter_map(|cell| Assignment::from_word(word(cell))));
-        fence(Ordering::Acquire);
-        if self.seq.load(Ordering::Relaxed) != seq {
-            return false;
-        }
-        list.seen = seq;
-        true
+        let cells = self.processes[..nr_processes].iter();
+        processes.extend(cells.filter_map(|cell| Assignment::from_word(word(cell))));
     }
 }
 
@@ -112,10 +104,6 @@ mod tests {
         assert_eq!(list.processes, all[..ASSIGNED_MAX]);
         assert!(!cell.take_newer(&mut list));
         cell.publish(&[], &[]);
-        // The writer is in the middle.
-        cell.seq.fetch_sub(1, Ordering::Relaxed);
-        assert!(!cell.take_newer(&mut list));
-        cell.seq.fetch_add(1, Ordering::Relaxed);
         assert!(cell.take_newer(&mut list) && list.processes.is_empty());
     }
 }

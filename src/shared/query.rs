@@ -3,6 +3,7 @@
 //! A query about one task on its way to the worker, and the reply on its way back.
 
 use super::reply::{REPLY_WORDS, Reply};
+use super::seqlock::Seqlock;
 use pandemonium_engine::task::Pid;
 use pandemonium_engine::time::Span;
 use std::array;
@@ -15,8 +16,8 @@ pub struct QueryCell {
     number: AtomicU64,
     pid: AtomicU64,
     threshold_ns: AtomicU64,
-    /// Odd while the worker writes a reply.
-    seq: AtomicU64,
+    /// Of the reply.
+    lock: Seqlock,
     words: [AtomicU64; REPLY_WORDS],
 }
 
@@ -52,23 +53,17 @@ impl QueryCell {
 
     /// Publishes a reply. There is one worker at a time. Allocates nothing.
     pub fn reply(&self, reply: &Reply) {
-        // A worker that was killed while it wrote has left an odd number.
-        let seq = self.seq.load(Ordering::Relaxed) | 1;
-        self.seq.store(seq, Ordering::Relaxed);
-        fence(Ordering::Release);
-        for (cell, word) in self.words.iter().zip(reply.to_words()) {
-            cell.store(word, Ordering::Relaxed);
-        }
-        self.seq.store(seq + 1, Ordering::Release);
+        self.lock.write(|| {
+            for (cell, word) in self.words.iter().zip(reply.to_words()) {
+                cell.store(word, Ordering::Relaxed);
+            }
+        });
     }
 
     /// The newest reply; `None` if there is none, or the worker is writing one.
     pub fn newest_reply(&self) -> Option<Reply> {
-        let seq = self.seq.load(Ordering::Acquire);
-        let words = array::from_fn(|i| self.words[i].load(Ordering::Relaxed));
-        fence(Ordering::Acquire);
-        let whole = seq.is_multiple_of(2) && seq > 0 && self.seq.load(Ordering::Relaxed) == seq;
-        if whole { Reply::from_words(&words) } else { None }
+        let read = || array::from_fn(|i| self.words[i].load(Ordering::Relaxed));
+        self.lock.read_newer(&mut 0, read).and_then(|words| Reply::from_words(&words))
     }
 }
 
@@ -88,11 +83,6 @@ mod tests {
         assert_eq!(shared.query.newer(&mut seen), None);
         assert!(shared.query.newest_reply().is_none());
         let reply = Reply { number: 1, pid: Some(pid), ..Reply::default() };
-        shared.query.reply(&reply);
-        assert_eq!(shared.query.newest_reply(), Some(reply));
-        // A worker killed in the middle of a reply leaves an odd number. The next one repairs it.
-        shared.query.seq.fetch_add(1, Ordering::Relaxed);
-        assert!(shared.query.newest_reply().is_none());
         shared.query.reply(&reply);
         assert_eq!(shared.query.newest_reply(), Some(reply));
     }

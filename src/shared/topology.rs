@@ -3,17 +3,17 @@
 //! The topology, from the supervisor to the worker, and the worker's word that CPUs have come or
 //! gone.
 
+use super::seqlock::Seqlock;
 use pandemonium_engine::task::CPUS_MAX;
 use pandemonium_engine::topology::{CpuPlace, Topology};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The newest topology, and a sequence number: odd while the supervisor writes. The worker never
-/// waits: it takes up a topology that is being written a round later.
+/// The newest topology. The worker takes up one that is being written a round later.
 #[repr(C)]
 pub struct TopologyCell {
     /// Written by the worker: its starts, and the times that it saw CPUs come or go.
     changes: AtomicU64,
-    seq: AtomicU64,
+    lock: Seqlock,
     nr_cpus: AtomicU64,
     places: [AtomicU64; CPUS_MAX as usize],
 }
@@ -47,34 +47,23 @@ impl TopologyCell {
 
     /// Publishes a topology. There is one writer. Returns false if it is the same as before.
     pub fn publish(&self, topology: &Topology) -> bool {
-        let (places, seq) = (topology.places(), self.seq.load(Ordering::Relaxed));
+        let places = topology.places();
         if self.read().eq(places.iter().copied()) {
             return false;
         }
-        self.seq.store(seq + 1, Ordering::Relaxed);
-        fence(Ordering::Release);
-        self.nr_cpus.store(places.len() as u64, Ordering::Relaxed);
-        for (cell, place) in self.places.iter().zip(places) {
-            cell.store(place.to_word(), Ordering::Relaxed);
-        }
-        self.seq.store(seq + 2, Ordering::Release);
+        self.lock.write(|| {
+            self.nr_cpus.store(places.len() as u64, Ordering::Relaxed);
+            for (cell, place) in self.places.iter().zip(places) {
+                cell.store(place.to_word(), Ordering::Relaxed);
+            }
+        });
         true
     }
 
     /// The newest topology, if it is another one than the worker knows. One load if none was
     /// published; allocates nothing.
     pub fn newer<'k>(&self, known: &'k mut KnownTopology) -> Option<&'k Topology> {
-        let seq = self.seq.load(Ordering::Relaxed);
-        if seq == known.seen || seq % 2 == 1 {
-            return None;
-        }
-        fence(Ordering::Acquire);
-        known.next.refill(self.read());
-        fence(Ordering::Acquire);
-        if self.seq.load(Ordering::Relaxed) != seq {
-            return None;
-        }
-        known.seen = seq;
+        self.lock.read_newer(&mut known.seen, || known.next.refill(self.read()))?;
         if known.next == known.topology {
             return None;
         }
@@ -108,10 +97,6 @@ mod tests {
         let pair = CpuPlace { core: 0, l2: 0, llc: 0, node: 0 };
         let smaller = Topology::new(vec![pair, pair, CpuPlace::UNKNOWN]);
         assert!(cell.publish(&smaller));
-        // The writer is in the middle.
-        cell.seq.fetch_sub(1, Ordering::Relaxed);
-        assert_eq!(cell.newer(&mut known), None);
-        cell.seq.fetch_add(1, Ordering::Relaxed);
         assert_eq!(cell.newer(&mut known), Some(&smaller));
         assert_eq!(cell.newer(&mut KnownTopology::of(&smaller)), None, "the next worker has it");
     }

@@ -2,6 +2,7 @@
 
 //! The CPUs that urgent tasks prefer, from the supervisor to the worker.
 
+use super::seqlock::Seqlock;
 use pandemonium_engine::task::CPUS_MAX;
 use pandemonium_engine::topology::CpuMask;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +11,7 @@ const WORDS: usize = (CPUS_MAX as usize).div_ceil(64);
 
 #[repr(C)]
 pub struct UrgentCpusCell {
-    /// Counts changes; zero before the first one.
-    changes: AtomicU64,
+    lock: Seqlock,
     words: [AtomicU64; WORDS],
 }
 
@@ -21,17 +21,16 @@ impl UrgentCpusCell {
         if self.read() == *cpus {
             return false;
         }
-        let cells = self.words.iter().zip(cpus.words());
-        cells.for_each(|(cell, word)| cell.store(*word, Ordering::Relaxed));
-        self.changes.fetch_add(1, Ordering::Release);
+        self.lock.write(|| {
+            let cells = self.words.iter().zip(cpus.words());
+            cells.for_each(|(cell, word)| cell.store(*word, Ordering::Relaxed));
+        });
         true
     }
 
-    /// The CPUs, if they have changed since the change `seen`. While they change, the worker may
-    /// read some old words: then it reads all of them again.
+    /// The CPUs, if they have changed since the reading of `seen`.
     pub fn newer(&self, seen: &mut u64) -> Option<CpuMask> {
-        let changes = self.changes.load(Ordering::Acquire);
-        (changes != std::mem::replace(seen, changes)).then(|| self.read())
+        self.lock.read_newer(seen, || self.read())
     }
 
     fn read(&self) -> CpuMask {

@@ -71,7 +71,7 @@ __noinline s32 patch_idle_in_set(struct task_struct *p __arg_trusted, s32 prev_c
 	if (cpus)
 		cpu = scx_bpf_select_cpu_and(p, prev_cpu, wake_flags, cast_mask(cpus), 0);
 	bpf_rcu_read_unlock();
-	return cpu;
+	return cpu < 0 ? -EBUSY : cpu;
 }
 
 #endif
