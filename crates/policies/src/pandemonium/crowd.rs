@@ -9,6 +9,10 @@
 //! So the CPU time of all urgent tasks is added up. When it exceeds a part of the machine, those
 //! that take most are *in the crowd*: at most Interactive, where they wait their turn beside the
 //! game. If that is not enough, those that take half as much follow.
+//!
+//! In the crowd they take less, because they wait. That is no reason to be urgent again: on one CPU
+//! a ring held up a game for 10 ms in each of its turns as LatCritical. So the crowd ends when it
+//! has taken little for a second.
 
 use super::batch_starvation::WINDOW;
 use pandemonium_engine::task::Tier;
@@ -21,6 +25,8 @@ const MOST: u64 = 2;
 const PARTS_MIN: u64 = 4;
 /// Tasks that take less than a CPU divided by this never are. Chosen: below an audio client's 3 %.
 const PARTS_MAX: u64 = 64;
+/// The crowd ends after so many windows in which its tasks and the urgent ones are not too many.
+const CALM_WINDOWS: u8 = 4;
 
 /// The CPU time of urgent tasks in the current window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +36,10 @@ pub struct Crowd {
     /// CPU time of LatCritical tasks, and of those in the crowd.
     urgent: Span,
     crowd: Span,
-    /// A task that takes more than a CPU divided by this is in the crowd; 0 if there is none.
+    /// A task that takes more than a CPU divided by this comes into the crowd; 0 if there is none.
     parts: u64,
+    /// Windows since the last one in which there were too many.
+    calm: u8,
 }
 
 impl Crowd {
@@ -42,6 +50,7 @@ impl Crowd {
             urgent: Span::ZERO,
             crowd: Span::ZERO,
             parts: 0,
+            calm: 0,
         }
     }
 
@@ -60,14 +69,15 @@ impl Crowd {
         }
     }
 
-    /// Evaluates a window. While the urgent tasks outside the crowd take too much, it grows. It
-    /// stays as long as all of them would.
+    /// Evaluates a window. While the urgent tasks outside the crowd take too much, it grows.
     fn evaluate(&mut self, length: u64) {
         let too_much = |time: Span| time.as_nanos() * MOST > length * self.cpus;
+        let is_calm = !too_much(self.urgent + self.crowd);
+        self.calm = if is_calm { (self.calm + 1).min(CALM_WINDOWS) } else { 0 };
         self.parts = match self.parts {
             0 if too_much(self.urgent) => PARTS_MIN,
             parts if too_much(self.urgent) => (parts * 2).min(PARTS_MAX),
-            parts if too_much(self.urgent + self.crowd) => parts,
+            parts if self.calm < CALM_WINDOWS => parts,
             _ => 0,
         };
     }
@@ -75,8 +85,8 @@ impl Crowd {
     /// Whether a task that uses `taken` of `whole`, the time of one CPU, is in the crowd. `before`
     /// is the previous result for this task.
     pub fn holds(&self, before: bool, (taken, whole): (u64, u64)) -> bool {
-        let parts = if before { 2 * self.parts } else { self.parts };
-        taken * parts > whole
+        let stays = before && self.parts > 0;
+        taken * if stays { PARTS_MAX } else { self.parts } > whole
     }
 }
 
@@ -111,7 +121,7 @@ mod tests {
         let mut crowd = Crowd::new(2);
         pass(&mut crowd, 1, 120, 0);
         assert!(crowd.holds(false, QUARTER) && !crowd.holds(false, TENTH));
-        assert!(crowd.holds(true, (13, 100)) && !crowd.holds(false, (13, 100)));
+        assert!(crowd.holds(true, (2, 100)) && !crowd.holds(false, (2, 100)));
         pass(&mut crowd, 2, 120, 0);
         assert!(crowd.holds(false, TENTH));
         pass(&mut crowd, 8, 120, 0);
@@ -119,11 +129,17 @@ mod tests {
     }
 
     #[test]
-    fn the_crowd_stays_while_it_would_take_too_much_and_then_ends() {
+    fn the_crowd_ends_when_it_has_taken_little_for_a_second() {
         let mut crowd = Crowd::new(2);
         pass(&mut crowd, 1, 120, 0);
         pass(&mut crowd, 8, 30, 90);
         assert!(crowd.holds(false, QUARTER) && !crowd.holds(false, TENTH));
+        // Its tasks wait for others.
+        pass(&mut crowd, 3, 30, 20);
+        assert!(crowd.holds(false, QUARTER) && crowd.holds(true, (2, 100)));
+        pass(&mut crowd, 1, 30, 90);
+        pass(&mut crowd, 3, 30, 20);
+        assert!(crowd.holds(false, QUARTER));
         pass(&mut crowd, 1, 30, 20);
         assert!(!crowd.holds(true, (1, 1)));
     }
