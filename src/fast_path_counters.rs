@@ -3,6 +3,7 @@
 //! The fast path's counters: times by length, cache hits and events. They are one row of numbers,
 //! so that rows can be shared, added, and subtracted.
 
+use super::shared::number_in;
 use pandemonium_engine::fine::Fine;
 use pandemonium_engine::histogram::{Latencies, Sleeps};
 use pandemonium_engine::task::Tier;
@@ -209,7 +210,7 @@ pub struct FastPathCells([AtomicU64; WORDS]);
 impl FastPathCells {
     /// Reads all cells.
     pub fn read(&self) -> FastPathCounters {
-        FastPathCounters(array::from_fn(|i| self.0[i].load(Ordering::Relaxed)))
+        FastPathCounters(array::from_fn(|i| number_in(&self.0[i])))
     }
 
     /// Writes all cells.

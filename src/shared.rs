@@ -40,6 +40,15 @@ pub const RING_MAX: u32 = 256;
 /// How many tasks keep their memo over a restart. Further tasks are unknown after it.
 const MEMOS_MAX: usize = 32_768;
 
+/// The largest number that is believed: two years in nanoseconds. A worker that was taken over may
+/// write any, and sums and percentages of larger ones would overflow.
+const NUMBER_MAX: u64 = 1 << 56;
+
+/// A number that the worker has written.
+pub fn number_in(cell: &AtomicU64) -> u64 {
+    cell.load(Ordering::Relaxed).min(NUMBER_MAX)
+}
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// A copy of the counters at one time.
@@ -57,7 +66,7 @@ macro_rules! counters {
         impl CountersCell {
             /// Reads all cells.
             pub fn read(&self) -> Numbers {
-                Numbers { $($name: self.$name.load(Ordering::Relaxed),)* }
+                Numbers { $($name: number_in(&self.$name),)* }
             }
 
             /// Writes all cells.
@@ -398,9 +407,11 @@ mod tests {
         let ours = Shared::create().unwrap();
         // SAFETY: the descriptor from dup has no other owner.
         let theirs = Shared::adopt(unsafe { libc::dup(ours.fd.as_raw_fd()) }).unwrap();
-        let numbers = Numbers { rounds: 3, cpu_ns: u64::MAX, ..Numbers::default() };
-        ours.counters.write(&numbers);
-        assert_eq!(theirs.counters.read(), numbers);
+        let numbers = |cpu_ns| Numbers { rounds: 3, cpu_ns, ..Numbers::default() };
+        for (written, read) in [(NUMBER_MAX, NUMBER_MAX), (u64::MAX, NUMBER_MAX)] {
+            ours.counters.write(&numbers(written));
+            assert_eq!(theirs.counters.read(), numbers(read));
+        }
 
         let memo = Memo {
             pid: Pid::new(i32::MAX).unwrap(),

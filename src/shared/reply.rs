@@ -2,6 +2,7 @@
 
 //! The reply to a query about one task, and its form as words in shared memory.
 
+use super::NUMBER_MAX;
 use pandemonium_engine::explaining::BoundedText;
 use pandemonium_engine::task::{Pid, Reason, Tier};
 use pandemonium_engine::time::{Span, Stamp};
@@ -107,8 +108,8 @@ impl Reply {
         let stamp = Stamp::from_nanos;
         let mut rest = words[HEAD..].iter().copied();
         let mut take = || rest.next().unwrap_or(0);
-        let tiers = [(); 3].map(|()| take());
-        let reasons = [(); REASONS].map(|()| take());
+        let tiers = [(); 3].map(|()| take().min(NUMBER_MAX));
+        let reasons = [(); REASONS].map(|()| take().min(NUMBER_MAX));
         let explained = BoundedText::from_words(&[(); BoundedText::WORDS].map(|()| take()));
         let long = [(); LONG_WAITS].map(|()| Wait::from_words([(); WAIT_WORDS].map(|()| take())));
         Some(Reply {
