@@ -112,7 +112,8 @@ pub struct Group {
     pub idle_class: bool,
     /// Whether the tasks are `SCHED_BATCH`. The simulator treats them as ordinary tasks.
     pub batch_class: bool,
-    /// Whether the tasks are threads of one process. The simulator does not know processes.
+    /// Whether the tasks are threads of one process, and none of them the first one. Else each is a
+    /// process.
     pub threads: bool,
     /// Whether the tasks are kernel threads.
     pub kthread: bool,

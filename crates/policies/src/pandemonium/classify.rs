@@ -228,8 +228,8 @@ impl Classification {
                 }
             }
             Cause::Requeue => {
-                self.cpu_bound |=
-                    seen.awake() > usual_limit(seen, knobs) || is_long_runnable(now, arrival);
+                self.cpu_bound |= seen.awake() > usual_limit(seen, arrival, knobs)
+                    || is_long_runnable(now, arrival);
             }
         }
         let (mut tier, mut reason, mut behaves) = (self.score, 0, self.score);
@@ -274,16 +274,23 @@ fn is_long_runnable(now: Stamp, arrival: &Arrival) -> bool {
 /// usual run if that run is at most a frame, so that a game that computes for 10 ms a frame is not
 /// demoted in the middle of every frame.
 ///
-/// A new task gets four times the threshold, because the start of a program, or of a shell, takes
-/// longer than its later runs. Each fork adds the threshold once, because the CPU time of a fork is
-/// spent for the child.
-fn usual_limit(seen: &Behaviour, knobs: &Knobs) -> Span {
+/// A new process gets four times the threshold, because the start of a program, or of a shell,
+/// takes longer than its later runs. A new thread starts no program: threads that compute for 5 ms
+/// each, one after the other, would take most of a CPU. Each fork adds the threshold once, because
+/// the CPU time of a fork is spent for the child.
+fn usual_limit(seen: &Behaviour, arrival: &Arrival, knobs: &Knobs) -> Span {
     let limit = match seen.is_known() {
         true if seen.run() <= FRAME => seen.run().scale(2, 1).max(knobs.cpu_bound_thresh),
-        true => knobs.cpu_bound_thresh,
-        false => knobs.cpu_bound_thresh.scale(4, 1),
+        false if !is_thread(arrival) => knobs.cpu_bound_thresh.scale(4, 1),
+        _ => knobs.cpu_bound_thresh,
     };
     limit + knobs.cpu_bound_thresh.scale(seen.forks.count(), 1)
+}
+
+/// Whether the task is a thread of a process, and not the first one, as far as that is known.
+fn is_thread(arrival: &Arrival) -> bool {
+    let process = arrival.facts.and_then(|facts| facts.process);
+    process.is_some_and(|process| process != arrival.pid)
 }
 
 /// Whether it is a workqueue thread, or another kernel thread that is not nice. Decided by facts,
@@ -328,7 +335,7 @@ mod tests {
     extern crate std;
     use super::*;
     use pandemonium_engine::facts::Facts;
-    use pandemonium_engine::task::{RawArrival, Weight};
+    use pandemonium_engine::task::{Pid, RawArrival, Weight};
 
     /// One task, driven by the messages that the kernel would send.
     struct TestTask {
@@ -430,6 +437,18 @@ mod tests {
         assert_eq!(task.message(Cause::Requeue, 1_000, 11_000), Tier::Batch);
         assert_eq!(task.message(Cause::Requeue, 100, 11_100), Tier::Batch);
         assert_eq!(task.settle(2_000, 100_000), Tier::Interactive);
+    }
+
+    #[test]
+    fn a_new_thread_becomes_batch_earlier_than_a_new_process() {
+        for (process, tier) in [(1, Tier::Interactive), (2, Tier::Batch)] {
+            let mut task = TestTask::of("worker");
+            let facts = Facts { process: Pid::new(process), ..Facts::default() };
+            task.arrival = Arrival { facts: Some(facts), ..task.arrival };
+            assert_eq!(task.message(Cause::New, 0, 0), Tier::Interactive);
+            assert_eq!(task.message(Cause::Requeue, 1_000, 2_000), Tier::Interactive);
+            assert_eq!(task.message(Cause::Requeue, 1_000, 3_000), tier, "of process {process}");
+        }
     }
 
     #[test]

@@ -22,6 +22,14 @@ pub(super) const fn rank(tier: Tier) -> u32 {
     BATCH + tier.index() as u32
 }
 
+/// No task has a pid from here on: the kernel's PID_MAX_LIMIT.
+const PID_MAX: i32 = 1 << 22;
+
+/// The process of a group of threads, which are none of them its first one.
+fn process_of(group: u16) -> Option<Pid> {
+    Pid::new(PID_MAX + i32::from(group))
+}
+
 /// The fast path's settings: `struct fp_settings`, updated after each round.
 #[derive(Clone, Copy)]
 pub(super) struct Settings {
@@ -365,6 +373,7 @@ impl<W: Observer> Machine<W> {
             orders: order.executed,
             ordered: Stamp::from_nanos(order.executed_at),
             preempted: order.preempted,
+            process: if group.threads { process_of(task.group) } else { Some(task.pid) },
             ..Facts::default()
         }
     }

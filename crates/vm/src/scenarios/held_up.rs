@@ -299,27 +299,29 @@ pub(super) fn signal(pid: libc::pid_t, signal: libc::c_int) -> Result<()> {
 
 fn no_reader(guest: &Guest) -> Result<()> {
     // Without a part of the fast path it warns.
-    // With a domain it starts again when a CPU comes.
-    let arguments = ["--stats", "0.1", "--break-fast-path", "new-tasks", "--primary-domain", "0"];
-    let last = guest.cpus - 1;
-    kernel::set_online(last, false)?;
-    let scheduler = Scheduler::start_without_readers(guest, &arguments)?;
-    let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
-    hotplug::restart_at(&scheduler, last, true)?;
-    watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
-    drop(load);
-    scheduler.finish().map(drop)
+    let warns = ["--break-fast-path", "new-tasks"];
+    restart_unheard(guest, Scheduler::start_without_readers, &warns, Duration::ZERO)
 }
 
 fn unread(guest: &Guest) -> Result<()> {
+    // A pipe of one page is full after twenty lines.
+    restart_unheard(guest, Scheduler::start_unread, &[], SETTLE * 4)
+}
+
+/// A scheduler that prints ten lines a second, for `prints`, starts again for a CPU that comes
+/// online, as it does with a domain.
+fn restart_unheard(
+    guest: &Guest,
+    start: fn(&Guest, &[&str]) -> Result<Scheduler>,
+    arguments: &[&str],
+    prints: Duration,
+) -> Result<()> {
+    let arguments = [&["--stats", "0.1", "--primary-domain", "0"], arguments].concat();
     let last = guest.cpus - 1;
     kernel::set_online(last, false)?;
-    // With a domain it starts again when a CPU comes.
-    let arguments = ["--stats", "0.1", "--primary-domain", "0"];
-    let scheduler = Scheduler::start_unread(guest, &arguments)?;
+    let scheduler = start(guest, &arguments)?;
     let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
-    // A pipe of one page is full after twenty lines.
-    sleep(SETTLE * 4);
+    sleep(prints);
     hotplug::restart_at(&scheduler, last, true)?;
     watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
     drop(load);
