@@ -11,12 +11,16 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Most changes of one seed, and most bytes of one change.
 const CHANGES_MAX: usize = 8;
 const PIECE_MAX: usize = 64;
 /// Most random bytes.
 const RANDOM_MAX: usize = 512;
+
+/// For so long each target is tried: all of them for two minutes.
+const TRIED_FOR: Duration = Duration::from_secs(8);
 
 /// One change of an input.
 #[derive(Clone, Debug)]
@@ -32,7 +36,8 @@ enum Change {
 }
 
 /// Calls `target` with each seed in `crates/fuzz/seeds/NAME`, then `count` times with changed seeds
-/// and as often with random bytes. A panic fails the test, with the smallest input that was found.
+/// and as often with random bytes, and so on for eight seconds. A panic fails the test, with the
+/// smallest input that was found.
 ///
 /// # Panics
 ///
@@ -45,12 +50,16 @@ pub fn survives(name: &str, count: u32, target: fn(&[u8])) {
         .prop_map(move |(seed, changes)| changes.iter().fold(seeds[seed].clone(), apply));
     let random = prop::collection::vec(any::<u8>(), 0..RANDOM_MAX);
     let config = Config { failure_persistence: None, ..Config::with_cases(2 * count) };
-    let outcome = TestRunner::new(config).run(&prop_oneof![changed, random], |input| {
-        target(&input);
-        Ok(())
-    });
-    if let Err(error) = outcome {
-        panic!("{name}: {error}");
+    let (mut runner, inputs) = (TestRunner::new(config), prop_oneof![changed, random]);
+    let started = Instant::now();
+    while started.elapsed() < TRIED_FOR {
+        let outcome = runner.run(&inputs, |input| {
+            target(&input);
+            Ok(())
+        });
+        if let Err(error) = outcome {
+            panic!("{name}: {error}");
+        }
     }
 }
 
