@@ -50,10 +50,11 @@ pub fn survives(name: &str, count: u32, target: fn(&[u8])) {
         .prop_map(move |(seed, changes)| changes.iter().fold(seeds[seed].clone(), apply));
     let random = prop::collection::vec(any::<u8>(), 0..RANDOM_MAX);
     let config = Config { failure_persistence: None, ..Config::with_cases(2 * count) };
-    let (mut runner, inputs) = (TestRunner::new(config), prop_oneof![changed, random]);
+    let inputs = prop_oneof![changed, random];
     let started = Instant::now();
     while started.elapsed() < TRIED_FOR {
-        let outcome = runner.run(&inputs, |input| {
+        // A runner that has had all its cases runs none any more.
+        let outcome = TestRunner::new(config.clone()).run(&inputs, |input| {
             target(&input);
             Ok(())
         });
@@ -116,6 +117,17 @@ fn apply(mut bytes: Vec<u8>, change: &Change) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn a_target_is_tried_until_its_time_is_over() {
+        static TRIES: AtomicUsize = AtomicUsize::new(0);
+        survives("knobs", 1, |_| {
+            TRIES.fetch_add(1, Ordering::Relaxed);
+        });
+        let in_one_go = read("knobs").len() + 2;
+        assert!(TRIES.load(Ordering::Relaxed) > 10 * in_one_go);
+    }
 
     #[test]
     #[should_panic(expected = "knobs")]
