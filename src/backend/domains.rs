@@ -22,7 +22,7 @@ impl KernelPort<'_> {
     }
 
     /// From now on the tasks of these processes have the domains of their treatments. A system call
-    /// for each domain whose CPUs have changed, and for each process whose domain has.
+    /// for each domain with other CPUs than before, and for each process with another domain.
     pub fn keep_to_domains(&mut self, treatments: &[Treatment], processes: &[Assignment]) {
         // Without a fast path the policy does not see idle CPUs, and could not use a domain.
         if self.fast.is_some() {
@@ -36,20 +36,27 @@ impl KernelPort<'_> {
     }
 }
 
-/// The sets whose new CPUs the backend has not taken.
-#[derive(Default)]
+/// The sets of CPUs that were written, and that the backend has not taken.
 pub(super) struct CpuSets {
-    untaken: [u64; (abi::patch_set_numbers_PATCH_SETS as usize).div_ceil(64)],
+    untaken: Vec<u32>,
+}
+
+impl Default for CpuSets {
+    fn default() -> Self {
+        CpuSets { untaken: Vec::with_capacity(abi::patch_set_numbers_PATCH_SETS as usize) }
+    }
 }
 
 impl CpuSets {
-    /// Writes the CPUs of a set, if they are others than before.
+    /// Writes the CPUs of a set, if they are others than before. Allocates nothing.
     fn replace(&mut self, bpf: &mut BpfScheduler, set: u32, cpus: &CpuMask) {
         let Some(bss) = &mut bpf.skel.maps.bss_data else { return };
         let words = &mut bss.patch_set_words[set as usize];
         if words != cpus.words() {
             *words = *cpus.words();
-            self.untaken[set as usize / 64] |= 1 << (set % 64);
+            if !self.untaken.contains(&set) {
+                self.untaken.push(set);
+            }
         }
     }
 
@@ -57,17 +64,8 @@ impl CpuSets {
     /// kernel has no memory is left for the next call.
     pub(super) fn take(&mut self, bpf: &BpfScheduler) {
         let program = &bpf.skel.progs.patch_take_set;
-        for (first, untaken) in (0..).step_by(64).zip(&mut self.untaken) {
-            let mut left = *untaken;
-            while left != 0 {
-                let bit = left.trailing_zeros();
-                left &= left - 1;
-                let mut argument = abi::patch_set_arg { set: first + bit };
-                if syscall_program::run(program, &mut argument) == Some(0) {
-                    *untaken &= !(1 << bit);
-                }
-            }
-        }
+        let take = |set| syscall_program::run(program, &mut abi::patch_set_arg { set });
+        self.untaken.retain(|&set| take(set) != Some(0));
     }
 }
 
