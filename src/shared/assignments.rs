@@ -104,6 +104,7 @@ mod tests {
         assert_eq!(list.processes, all[..ASSIGNED_MAX]);
         assert!(!cell.take_newer(&mut list));
         cell.publish(&[], &[]);
+        cell.lock.write(|| assert!(!cell.take_newer(&mut list), "in the middle"));
         assert!(cell.take_newer(&mut list) && list.processes.is_empty());
     }
 }

@@ -56,6 +56,8 @@ mod tests {
         values.set("slice_us=750").unwrap();
         values.set("rule.deficit=off").unwrap();
         shared.knobs.publish(&values);
+        let cell = &shared.knobs;
+        cell.lock.write(|| assert_eq!(cell.newer(&TABLE, &mut seen), None, "in the middle"));
         assert_eq!(shared.knobs.newer(&TABLE, &mut seen), Some(values));
         let again = shared.knobs.newer(&TABLE, &mut 0);
         assert_eq!(again, Some(values), "a new worker begins with the newest");

@@ -85,5 +85,9 @@ mod tests {
         let reply = Reply { number: 1, pid: Some(pid), ..Reply::default() };
         shared.query.reply(&reply);
         assert_eq!(shared.query.newest_reply(), Some(reply));
+        let cell = &shared.query;
+        cell.lock.write(|| assert!(cell.newest_reply().is_none(), "in the middle"));
+        cell.reply(&reply);
+        assert_eq!(cell.newest_reply(), Some(reply));
     }
 }

@@ -97,6 +97,7 @@ mod tests {
         let pair = CpuPlace { core: 0, l2: 0, llc: 0, node: 0 };
         let smaller = Topology::new(vec![pair, pair, CpuPlace::UNKNOWN]);
         assert!(cell.publish(&smaller));
+        cell.lock.write(|| assert_eq!(cell.newer(&mut known), None, "in the middle"));
         assert_eq!(cell.newer(&mut known), Some(&smaller));
         assert_eq!(cell.newer(&mut KnownTopology::of(&smaller)), None, "the next worker has it");
     }
