@@ -73,10 +73,9 @@ impl Crowd {
     fn evaluate(&mut self, length: u64) {
         let too_much = |time: Span| time.as_nanos() * MOST > length * self.cpus;
         let is_calm = !too_much(self.urgent + self.crowd);
-        self.calm = if is_calm { (self.calm + 1).min(CALM_WINDOWS) } else { 0 };
+        self.calm = if is_calm { self.calm.saturating_add(1) } else { 0 };
         self.parts = match self.parts {
-            0 if too_much(self.urgent) => PARTS_MIN,
-            parts if too_much(self.urgent) => (parts * 2).min(PARTS_MAX),
+            parts if too_much(self.urgent) => (parts * 2).clamp(PARTS_MIN, PARTS_MAX),
             parts if self.calm < CALM_WINDOWS => parts,
             _ => 0,
         };
@@ -85,8 +84,8 @@ impl Crowd {
     /// Whether a task that uses `taken` of `whole`, the time of one CPU, is in the crowd. `before`
     /// is the previous result for this task.
     pub fn holds(&self, before: bool, (taken, whole): (u64, u64)) -> bool {
-        let stays = before && self.parts > 0;
-        taken * if stays { PARTS_MAX } else { self.parts } > whole
+        let parts = if before && self.parts > 0 { PARTS_MAX } else { self.parts };
+        taken * parts > whole
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! The scheduler's profile follows power-profiles-daemon, tuned-ppd in its place, and GameMode, by
-//! a program whose user has no rights besides those of the group of `--profile-group`.
+//! a program that runs as a user with the rights of the group of `--profile-group`, and no others.
 
 use super::machine::{UNIT, run, shell, tail, wait_for};
 use super::{EXCLUSIVE_FOLDER, service};
@@ -133,7 +133,7 @@ fn follow_tuned() -> Result<()> {
     expect("powersave", "power profile power-saver")
 }
 
-/// Installs a package whose file is on the disk. apt removes packages that conflict with it.
+/// Installs a package from its file on the disk. apt removes the packages that conflict with it.
 fn install(package: &str) -> Result<()> {
     shell(&format!("apt-get install --yes {EXCLUSIVE_FOLDER}/{package}_*.deb")).map(drop)
 }
