@@ -5,6 +5,7 @@
 mod words;
 
 use super::fast_path::Part;
+use super::planted::Fault;
 use super::shared::RING_MAX;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -120,6 +121,10 @@ pub struct Options {
     /// on meanwhile
     #[arg(long, value_name = "MS", hide = true)]
     pub plant_start_delay_ms: Option<u64>,
+
+    /// Have the worker fail after two seconds, to test that the machine goes on
+    #[arg(long, value_enum, value_name = "FAULT", hide = true)]
+    pub plant: Option<Fault>,
 
     /// Load everything and attach nothing, to find out whether this program could take over from
     /// the one that schedules

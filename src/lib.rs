@@ -88,6 +88,8 @@ mod observers;
 #[cfg(not(docsrs))]
 mod output;
 #[cfg(not(docsrs))]
+mod planted;
+#[cfg(not(docsrs))]
 mod privileges;
 #[cfg(not(docsrs))]
 mod procdb_command;

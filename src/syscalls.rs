@@ -35,7 +35,7 @@ const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
 
 /// What a worker needs to schedule, to say why it ends, and to end. Of `bpf` it needs
 /// [`BPF_PROG_RUN`] only.
-const SCHEDULING: [libc::c_long; 35] = [
+const SCHEDULING: [libc::c_long; 36] = [
     // Rounds, the clock where it is no memory, statistics.
     libc::SYS_sched_yield,
     libc::SYS_clock_gettime,
@@ -63,7 +63,8 @@ const SCHEDULING: [libc::c_long; 35] = [
     libc::SYS_fstat,
     libc::SYS_fcntl,
     libc::SYS_close,
-    // The end: memory is given back, a bug is reported.
+    // The end: memory is given back, a bug is reported if there is a reader.
+    libc::SYS_ppoll,
     libc::SYS_brk,
     libc::SYS_madvise,
     libc::SYS_munmap,

@@ -10,6 +10,7 @@ use super::fast_path::{self, Config, FastPath, Settings, State};
 use super::machine::Machine;
 use super::memory::{Ahead, TableMemory, Unused};
 use super::observers::Observers;
+use super::planted::Planted;
 use super::shared::Shared;
 use super::shared::assignments::AssignmentList;
 use super::shared::topology::KnownTopology;
@@ -29,6 +30,7 @@ use pandemonium_host::ejection::Ejection;
 use pandemonium_host::failure::Failure;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +50,12 @@ const NICE: libc::c_int = -10;
 pub fn run(options: &Options, fd: RawFd) -> Result<ExitCode, Failure> {
     process::die_with_parent();
     process::set_nice(NICE);
-    start(options, &Shared::adopt(fd)?)
+    output::drop_unread();
+    let shared = Shared::adopt(fd)?;
+    // A panic unloads the scheduler before it is told of.
+    let ended = catch_unwind(AssertUnwindSafe(|| start(options, &shared)));
+    output::release();
+    ended.unwrap_or(Ok(ExitCode::FAILURE))
 }
 
 /// Loads all that a worker loads, up to the point where it would take over from an earlier one.
@@ -88,7 +95,7 @@ fn schedule(
     mut policy: Box<dyn Policy>,
 ) -> Result<ExitCode, Failure> {
     let topology = &start.setup.topology;
-    let mut housekeeping = Housekeeping::begin(shared, table, topology, options.plant_delay_us);
+    let mut housekeeping = Housekeeping::begin(options, shared, table, topology);
     let mut observers = Observers::of(shared);
     observers.started(start.setup);
     // The supervisor publishes knobs before it starts a worker.
@@ -133,6 +140,9 @@ fn schedule(
     takeover::finish();
     forbid_system_calls();
     let mut counters = WorkerCounters::open(shared, loading, clock::now(), state);
+    // If this worker is killed from now on, what it was given is out of date.
+    drop(shared.take_memos());
+    output::hold();
     rounds(&mut port, &mut *policy, &mut housekeeping, &mut observers, &mut counters, &mut ahead);
     let gap = counters.longest_gap(clock::now());
     housekeeping.publish_programs(&mut *policy);
@@ -157,13 +167,15 @@ fn schedule(
     }
 }
 
-/// Gives the policy what earlier workers and starts have learned.
+/// Gives the policy what earlier workers and starts have learned. The memos stay for another
+/// worker, in case this one does not come to schedule.
 fn remember(shared: &Shared, policy: &mut dyn Policy, observers: &mut Observers) {
     let Some(learning) = policy.learning() else { return };
     shared.take_memos().for_each(|memo| {
         learning.import(memo);
         observers.remembered(memo);
     });
+    shared.store_memos(|store| learning.export(store));
     let (minute, known) = (clock::minute(), shared.programs.read());
     learning.learn_programs(minute, &known);
     observers.learned(minute, &known);
@@ -250,7 +262,7 @@ fn rounds(
     ahead: &mut Ahead,
 ) {
     while !port.ended() {
-        housekeeping.delay_round();
+        housekeeping.planted.strike();
         let now = clock::now();
         if port.begin(now) {
             housekeeping.shared.topology.note_change();
@@ -319,8 +331,7 @@ fn most_urgent_waiting(policy: &dyn Policy) -> Option<Tier> {
 /// What the worker does besides scheduling. Allocates nothing.
 struct Housekeeping<'s> {
     shared: &'s Shared,
-    /// The delay before every round, for tests.
-    delay: Option<Duration>,
+    planted: Planted,
     table: &'static Table,
     /// The sequence numbers of the last knobs, and of the last CPUs for urgent tasks.
     knobs: u64,
@@ -335,17 +346,16 @@ struct Housekeeping<'s> {
 
 impl<'s> Housekeeping<'s> {
     fn begin(
+        options: &Options,
         shared: &'s Shared,
         table: &'static Table,
         topology: &Topology,
-        delay_us: Option<u64>,
     ) -> Self {
-        let delay = delay_us.map(Duration::from_micros);
         let (minute, published) = (clock::minute(), clock::now());
         let (topology, assignments) = (KnownTopology::of(topology), AssignmentList::default());
         Housekeeping {
             shared,
-            delay,
+            planted: Planted::of(options, published),
             table,
             knobs: 0,
             urgent_cpus: 0,
@@ -353,12 +363,6 @@ impl<'s> Housekeeping<'s> {
             assignments,
             minute,
             published,
-        }
-    }
-
-    fn delay_round(&self) {
-        if let Some(delay) = self.delay {
-            std::thread::sleep(delay);
         }
     }
 

@@ -15,15 +15,22 @@ pub fn cpu_time_ns(pid: libc::pid_t) -> Result<u64> {
     times.sum()
 }
 
-/// The children of a process. The fourth field of `/proc/PID/stat` is the parent; the name before
-/// it may contain anything but ends in a bracket.
+/// The children of a process.
 pub fn children_of(parent: libc::pid_t) -> Vec<libc::pid_t> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let after_name = stat.rsplit(')').next().unwrap_or_default();
-        after_name.split_whitespace().nth(1) == Some(&parent.to_string())
-    })
-    .collect()
+    pids.filter(|pid| stat(*pid, 1) == Some(parent.to_string())).collect()
+}
+
+/// Whether a signal has stopped a process.
+pub fn is_stopped(pid: libc::pid_t) -> bool {
+    stat(pid, 0).as_deref() == Some("T")
+}
+
+/// A field of `/proc/PID/stat` after the name, which may contain anything but ends in a bracket:
+/// the first one is the state, the second one the parent.
+fn stat(pid: libc::pid_t, field: usize) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let after_name = stat.rsplit(')').next()?;
+    after_name.split_whitespace().nth(field).map(str::to_owned)
 }

@@ -5,9 +5,9 @@
 use super::statistics::Statistics;
 use super::{Guest, autopsy, family, kernel, report};
 use anyhow::{Context, Result, bail, ensure};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ pub const LOAD_LIMIT: Duration = Duration::from_secs(25);
 pub const STOP_LIMIT: Duration = Duration::from_secs(5);
 /// From there to the exit of the process. Closing its tracing programs waits for RCU in the kernel,
 /// one program after the other, which on 6.12 can take several seconds.
-const EXIT_LIMIT: Duration = Duration::from_secs(15);
+pub const EXIT_LIMIT: Duration = Duration::from_secs(15);
 /// The reader threads may read the last lines after the process has ended.
 const LAST_WORDS_LIMIT: Duration = Duration::from_secs(2);
 const GLANCE: Duration = Duration::from_millis(20);
@@ -63,6 +63,8 @@ impl Reader {
 /// A scheduler process.
 pub struct Scheduler {
     child: Child,
+    /// The end of a full pipe that is not read.
+    unread: Option<PipeReader>,
     output: Receiver<String>,
     /// Expected prefix of the name in sysfs.
     ops: String,
@@ -87,6 +89,17 @@ impl Scheduler {
     /// The same, with a standard output of one page that is never read.
     pub fn start_unread(guest: &Guest, arguments: &[&str]) -> Result<Scheduler> {
         let mut scheduler = Scheduler::spawn(guest, arguments, Reader::None)?;
+        scheduler.wait_until_enabled()?;
+        Ok(scheduler)
+    }
+
+    /// The same, with a full pipe as standard output and error.
+    pub fn start_with_full_output(guest: &Guest, arguments: &[&str]) -> Result<Scheduler> {
+        let (unread, pipe) = full_pipe().context("filling a pipe")?;
+        let mut command = command(guest, arguments);
+        command.stdout(pipe.try_clone()?).stderr(pipe);
+        let mut scheduler = Scheduler::spawn_command(guest, command, Reader::None)?;
+        scheduler.unread = Some(unread);
         scheduler.wait_until_enabled()?;
         Ok(scheduler)
     }
@@ -131,8 +144,12 @@ impl Scheduler {
     fn spawn(guest: &Guest, arguments: &[&str], reader: Reader) -> Result<Scheduler> {
         let name = &guest.orders.scheduler;
         report::progress(format!("starting {name} {}", arguments.join(" ")));
-        let mut child =
-            command(guest, arguments).spawn().with_context(|| format!("starting /bin/{name}"))?;
+        Scheduler::spawn_command(guest, command(guest, arguments), reader)
+    }
+
+    fn spawn_command(guest: &Guest, mut command: Command, reader: Reader) -> Result<Scheduler> {
+        let name = &guest.orders.scheduler;
+        let mut child = command.spawn().with_context(|| format!("starting /bin/{name}"))?;
         let (sender, output) = channel();
         for stream in reader.streams(&mut child) {
             let sender = sender.clone();
@@ -149,7 +166,7 @@ impl Scheduler {
             });
         }
         let ops = name.strip_prefix("scx_").unwrap_or(name).to_string();
-        Ok(Scheduler { child, output, ops, ours: name == OURS })
+        Ok(Scheduler { child, unread: None, output, ops, ours: name == OURS })
     }
 
     pub fn pid(&self) -> libc::pid_t {
@@ -325,6 +342,11 @@ impl Ended {
         format!("{how}, after printing: {}", self.output[skipped..].join(" | "))
     }
 
+    /// Whether a line that it printed contains this.
+    pub fn tells(&self, text: &str) -> bool {
+        self.output.iter().any(|line| line.contains(text))
+    }
+
     pub fn expect_no_panic(&self) -> Result<()> {
         match self
             .output
@@ -338,11 +360,21 @@ impl Ended {
 }
 
 /// The program with its arguments and both streams piped, for scenarios that start it in unusual
-/// ways.
+/// ways. It is a job of its own, as a shell starts it.
 pub fn command(guest: &Guest, arguments: &[&str]) -> Command {
     let mut command = Command::new(format!("/bin/{}", guest.orders.scheduler));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.process_group(0);
     command
+}
+
+/// A pipe into which nothing more can be written.
+fn full_pipe() -> std::io::Result<(PipeReader, PipeWriter)> {
+    let (reader, mut writer) = std::io::pipe()?;
+    // SAFETY: a plain system call, on an open pipe.
+    let size = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_GETPIPE_SZ) };
+    writer.write_all(&vec![b'.'; usize::try_from(size).unwrap_or_default()])?;
+    Ok((reader, writer))
 }
 
 /// Waits for the end; `None` if it does not end within the limit.

@@ -5,7 +5,7 @@
 use super::hotplug;
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
-use crate::guest::{Guest, kernel, probe::Samples, report, wakeups, watch};
+use crate::guest::{Guest, family, kernel, probe::Samples, report, wakeups, watch};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
 use std::thread::sleep;
@@ -42,6 +42,28 @@ pub const ALL: &[Scenario] = &[
         exact: true,
         once: true,
         run: stalled,
+        ..USUAL
+    },
+    Scenario {
+        name: "traced",
+        about: "a debugger stops the worker for longer than the kernel's watchdog waits, and the \
+            supervisor cannot continue it: the same holds",
+        cpus: Some(2),
+        limit_s: 120,
+        exact: true,
+        once: true,
+        run: traced,
+        ..USUAL
+    },
+    Scenario {
+        name: "suspended",
+        about: "Ctrl-Z suspends the scheduler's job for longer than the kernel's watchdog waits: \
+            the worker decides meanwhile, no wakeup waits for more than 50 ms, and the job goes on",
+        cpus: Some(2),
+        limit_s: 120,
+        exact: true,
+        once: true,
+        run: suspended,
         ..USUAL
     },
     Scenario {
@@ -110,6 +132,18 @@ pub const STALLED_4_CPUS: Scenario = Scenario {
     ..USUAL
 };
 
+/// By name only, for its length.
+pub const STALLED_60: Scenario = Scenario {
+    name: "stalled-60",
+    about: "the same as `stalled` for a minute",
+    cpus: Some(2),
+    limit_s: 240,
+    exact: true,
+    once: true,
+    run: stalled_60,
+    ..USUAL
+};
+
 /// The longest wakeup while the worker is stopped.
 const WORST_US: f64 = 50_000.0;
 const STOPS: u64 = 10;
@@ -117,7 +151,8 @@ const BETWEEN: Duration = Duration::from_millis(300);
 /// How long wakeups are measured, in seconds: longer than all stops take.
 const SECONDS: u64 = 4;
 /// How long no decision comes, in seconds. The watchdog waits for five.
-const STALL_S: u64 = 7;
+pub(super) const STALL_S: u64 = 7;
+const MINUTE_S: u64 = 60;
 /// The length of a burst of a real-time task, and of the pause after it.
 const BURST: Duration = Duration::from_millis(20);
 /// For how long there are bursts, in seconds.
@@ -126,7 +161,7 @@ const BURSTS_S: u64 = 3;
 const FORKS_S: u64 = 2;
 /// The longest wakeup beside bursts: half of one.
 const BURST_WAIT_US: f64 = 10_000.0;
-const SETTLE: Duration = Duration::from_secs(1);
+pub(super) const SETTLE: Duration = Duration::from_secs(1);
 
 fn stopped(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &[])?;
@@ -152,29 +187,106 @@ fn stopped(guest: &Guest) -> Result<()> {
 }
 
 fn stalled(guest: &Guest) -> Result<()> {
+    stall_for(guest, STALL_S)
+}
+
+fn stalled_60(guest: &Guest) -> Result<()> {
+    stall_for(guest, MINUTE_S)
+}
+
+fn stall_for(guest: &Guest, seconds: u64) -> Result<()> {
     let scheduler = Scheduler::start(guest, &[])?;
     let mut kinds = vec![Kind::Hog; 2 * guest.cpus];
     kinds.extend([Kind::Sleeper { pause_us: 2_000 }; 2]);
     let load = Load::start(&kinds)?;
     sleep(SETTLE);
-    let (worker, before) = (scheduler.worker()?, scheduler.statistics()?.count("nr_batch")?);
     // The supervisor first: each of its threads stops when it runs, and one would continue the
     // worker.
-    let probe = wakeups::start(STALL_S)?;
-    signal(scheduler.pid(), libc::SIGSTOP)?;
-    sleep(BETWEEN);
-    signal(worker, libc::SIGSTOP)?;
-    let moves = watch::every_worker_moves(&load, STALL_S, |_| scheduler.expect_in_charge());
-    signal(worker, libc::SIGCONT)?;
-    signal(scheduler.pid(), libc::SIGCONT)?;
+    let stop = |worker| {
+        signal(scheduler.pid(), libc::SIGSTOP)?;
+        sleep(BETWEEN);
+        signal(worker, libc::SIGSTOP)
+    };
+    let go_on = |worker| {
+        signal(worker, libc::SIGCONT)?;
+        signal(scheduler.pid(), libc::SIGCONT)
+    };
+    no_decision(&scheduler, &load, seconds, stop, go_on)?;
+    drop(load);
+    scheduler.finish().map(drop)
+}
+
+fn traced(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    let load = Load::start(&[Kind::Hog, Kind::Hog, Kind::Hog, Kind::Sleeper { pause_us: 2_000 }])?;
+    sleep(SETTLE);
+    let stop = |worker| trace(worker, true);
+    no_decision(&scheduler, &load, STALL_S, stop, |worker| trace(worker, false))?;
+    drop(load);
+    scheduler.finish().map(drop)
+}
+
+/// Has the worker decide nothing for so many seconds, and then again.
+fn no_decision(
+    scheduler: &Scheduler,
+    load: &Load,
+    seconds: u64,
+    stop: impl Fn(libc::pid_t) -> Result<()>,
+    go_on: impl Fn(libc::pid_t) -> Result<()>,
+) -> Result<()> {
+    let (worker, before) = (scheduler.worker()?, scheduler.statistics()?.count("nr_batch")?);
+    let probe = wakeups::start(seconds)?;
+    stop(worker)?;
+    let moves = watch::every_worker_moves(load, seconds, |_| scheduler.expect_in_charge());
+    go_on(worker)?;
     expect_early(&probe.finish()?)?;
     moves.context("while no decision came")?;
 
-    watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
-    let ms = expect_stall(&scheduler, "was stopped")?;
-    ensure!(ms >= 1_000 * (STALL_S - 1), "the backend decided for {ms} ms");
+    watch::every_worker_moves(load, 2, |_| scheduler.expect_in_charge())?;
+    let ms = expect_stall(scheduler, "was stopped")?;
+    ensure!(ms >= 1_000 * (seconds - 1), "the backend decided for {ms} ms");
     let decided = scheduler.statistics()?.count("nr_batch")? - before;
     ensure!(decided > 0, "the process decides nothing afterwards");
+    Ok(())
+}
+
+/// Stops the main thread of a process as a debugger does, or lets it go on.
+fn trace(pid: libc::pid_t, stop: bool) -> Result<()> {
+    // SAFETY: plain system calls without memory.
+    unsafe {
+        if stop {
+            ensure!(libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) == 0, "it cannot be traced");
+            ensure!(libc::ptrace(libc::PTRACE_INTERRUPT, pid, 0, 0) == 0, "it is not interrupted");
+            // A tracer lets go only what has stopped.
+            let waited = libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL);
+            ensure!(waited == pid, "it does not stop");
+        } else {
+            ensure!(libc::ptrace(libc::PTRACE_DETACH, pid, 0, 0) == 0, "it cannot be let go");
+        }
+    }
+    Ok(())
+}
+
+fn suspended(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &[])?;
+    let load = Load::start(&[Kind::Hog, Kind::Hog, Kind::Hog, Kind::Sleeper { pause_us: 2_000 }])?;
+    sleep(SETTLE);
+    let (worker, job) = (scheduler.worker()?, scheduler.pid());
+    let probe = wakeups::start(STALL_S)?;
+    // As the terminal does: to every process of the job.
+    signal(-job, libc::SIGTSTP)?;
+    let moves = watch::every_worker_moves(&load, STALL_S, |second| {
+        if second == 1 {
+            ensure!(family::is_stopped(job), "the job is not suspended");
+        }
+        scheduler.expect_in_charge()
+    });
+    signal(-job, libc::SIGCONT)?;
+    expect_early(&probe.finish()?)?;
+    moves.context("while the job was suspended")?;
+    ensure!(scheduler.worker()? == worker, "another worker schedules");
+    let stalls = scheduler.statistics()?.count("nr_stalls")?;
+    ensure!(stalls == 0, "the worker did not decide {stalls} times");
     drop(load);
     scheduler.finish().map(drop)
 }
@@ -272,7 +384,7 @@ pub(super) fn report_waits(waits: &Samples) {
     report::note(format!("wakeups p50 {p50:.0} us, p99 {p99:.0}, worst {worst:.0}"));
 }
 
-fn expect_early(waits: &Samples) -> Result<()> {
+pub(super) fn expect_early(waits: &Samples) -> Result<()> {
     report_waits(waits);
     let worst = waits.worst_us();
     ensure!(worst <= WORST_US, "a wakeup waited for {worst:.0} us while no decision came");
@@ -280,7 +392,7 @@ fn expect_early(waits: &Samples) -> Result<()> {
 }
 
 /// The scheduler counts stalls, and has told this cause.
-fn expect_stall(scheduler: &Scheduler, cause: &str) -> Result<u64> {
+pub(super) fn expect_stall(scheduler: &Scheduler, cause: &str) -> Result<u64> {
     let statistics = scheduler.statistics()?;
     let (stalls, ms) = (statistics.count("nr_stalls")?, statistics.count("stalled_ms")?);
     report::note(format!("{stalls} stalls, {ms} ms"));

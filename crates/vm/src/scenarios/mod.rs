@@ -25,6 +25,7 @@ mod offline;
 mod orders;
 mod phases;
 mod pipes;
+mod planted;
 mod pressure;
 mod procdb;
 mod profiles;
@@ -50,6 +51,7 @@ pub const SUITE: &[&[Scenario]] = &[
     check::ALL,
     unit::ALL,
     held_up::ALL,
+    planted::ALL,
     wakers::ALL,
     control::ALL,
     procdb::ALL,
@@ -86,6 +88,7 @@ pub const APART: &[Scenario] = &[
     lab::BENCH_TRUST,
     faults::FAULTS,
     held_up::STALLED_4_CPUS,
+    held_up::STALLED_60,
     lifecycle::KERNEL_CHECK,
     many_cpus::MANY_CPUS,
     hotplug::HOTPLUG_100,

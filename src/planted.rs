@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Faults of the worker that tests plant.
+
+use super::cli::Options;
+use super::clock;
+use clap::ValueEnum;
+use pandemonium_engine::time::{Span, Stamp};
+use std::time::Duration;
+
+/// From the start of the worker's housekeeping to the fault.
+const AFTER: Span = Span::from_millis(2_000);
+
+/// What a worker does instead of its next round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Fault {
+    /// It panics.
+    Panic,
+    /// It computes without end.
+    Endless,
+    /// It waits in the kernel without end.
+    Blocked,
+}
+
+/// The faults of a worker: none, unless a test has asked for some.
+pub struct Planted {
+    /// The delay before every round.
+    delay: Option<Duration>,
+    fault: Option<Fault>,
+    started: Stamp,
+}
+
+impl Planted {
+    /// What the options ask for.
+    pub fn of(options: &Options, started: Stamp) -> Self {
+        let delay = options.plant_delay_us.map(Duration::from_micros);
+        Planted { delay, fault: options.plant, started }
+    }
+
+    /// Called before every round.
+    pub fn strike(&self) {
+        if let Some(delay) = self.delay {
+            std::thread::sleep(delay);
+        }
+        let Some(fault) = self.fault else { return };
+        if clock::now().since(self.started) < AFTER {
+            return;
+        }
+        match fault {
+            Fault::Panic => panic!("a planted panic"),
+            Fault::Endless => loop {
+                std::hint::spin_loop();
+            },
+            Fault::Blocked => std::thread::sleep(Duration::MAX),
+        }
+    }
+}
