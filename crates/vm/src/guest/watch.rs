@@ -17,6 +17,16 @@ const SAMPLE: Duration = Duration::from_secs(1);
 pub fn every_worker_moves(
     load: &Load,
     seconds: u64,
+    each_second: impl FnMut(u64) -> Result<()>,
+) -> Result<()> {
+    every_worker_moves_within(WINDOW, load, seconds, each_second)
+}
+
+/// The same with another limit.
+pub fn every_worker_moves_within(
+    window: Duration,
+    load: &Load,
+    seconds: u64,
     mut each_second: impl FnMut(u64) -> Result<()>,
 ) -> Result<()> {
     let start = Instant::now();
@@ -31,7 +41,7 @@ pub fn every_worker_moves(
             if steps != last[index] {
                 last[index] = steps;
                 moved_at[index] = now;
-            } else if now - moved_at[index] >= WINDOW {
+            } else if now - moved_at[index] >= window {
                 bail!(
                     "{} made no progress for {} s",
                     describe(load, index),

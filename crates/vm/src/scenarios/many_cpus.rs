@@ -3,6 +3,7 @@
 //! More CPUs than a machine word has bits.
 
 use crate::guest::load::{Kind, Load};
+use crate::guest::memory::Memory;
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, report, wakeups, watch};
 use crate::scenario::{Scenario, USUAL};
@@ -14,7 +15,7 @@ use std::time::Duration;
 pub const ALL: &[Scenario] = &[Scenario {
     name: "sixteen-cpus",
     about: "16 CPUs, as many as a desktop has: the kernel accepts every program, and hogs, a \
-        sleeper, a pipe and tasks bound to the last CPUs run",
+        sleeper, a pipe and tasks bound to the last CPUs run, and the worker holds at most 48 MiB",
     cpus: Some(16),
     limit_s: 120,
     once: true,
@@ -33,6 +34,8 @@ pub const MANY_CPUS: Scenario = Scenario {
     ..USUAL
 };
 
+/// Most memory of the worker, in KiB.
+const RESIDENT_MAX: u64 = 48 << 10;
 /// The first CPU of the domain, which lies beyond the first 64.
 const FIRST: usize = 64;
 /// Each takes the host's time from the other CPUs.
@@ -53,6 +56,7 @@ fn sixteen_cpus(guest: &Guest) -> Result<()> {
     plan.extend([Kind::Sleeper { pause_us: 3_000 }, Kind::PipePair, Kind::Forker]);
     let load = Load::start(&plan)?;
     watch::every_worker_moves(&load, SHORT, |_| scheduler.expect_in_charge())?;
+    Memory::of_scheduler(&scheduler)?.expect_at_most(RESIDENT_MAX)?;
     drop(load);
     scheduler.finish().map(drop)
 }

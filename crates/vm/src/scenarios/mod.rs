@@ -101,6 +101,7 @@ pub const APART: &[Scenario] = &[
     pressure::CLOCK_JUMP,
     pressure::ONE_HOUR,
     pressure::TEN_MINUTES,
+    record::RECORD_COST,
     upgrade::UPGRADE,
     upgrade::UPGRADE_100,
 ];

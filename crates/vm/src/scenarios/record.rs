@@ -37,6 +37,19 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
+/// By name only: its figure is worth minutes.
+pub const RECORD_COST: Scenario = Scenario {
+    name: "record-cost",
+    about: "hogs beside sleepers and programs that fork and execute others keep 98 % of their work \
+        while all of it is recorded",
+    cpus: Some(2),
+    limit_s: 400,
+    exact: true,
+    once: true,
+    run: record_cost,
+    ..USUAL
+};
+
 const LAB: &str = "/bin/pandemonium_lab";
 const FILE: &str = "/tmp/run.rec";
 /// Most memory that the worker may hold, in KiB: 8 MiB are the buffer of the recording.
@@ -46,6 +59,43 @@ const LINK: &str = "/tmp/link.rec";
 const RECORDED: Duration = Duration::from_secs(3);
 /// Replaying some seconds takes less than one second on one virtual CPU.
 const REPLAY_LIMIT: Duration = Duration::from_secs(30);
+
+/// Pairs of runs, without and with a recording, and how long each is measured.
+const PAIRS: usize = 4;
+const MEASURED: Duration = Duration::from_secs(4);
+/// What a recording may cost, in percent.
+const COST_MAX: f64 = 2.0;
+
+fn record_cost(guest: &Guest) -> Result<()> {
+    let mut costs = Vec::new();
+    for pair in 1..=PAIRS {
+        let plain = hogs_work(guest, &[])?;
+        let recorded = hogs_work(guest, &["--record", FILE])?;
+        std::fs::remove_file(FILE).context("removing a recording")?;
+        let cost = 100.0 * (1.0 - recorded as f64 / plain as f64);
+        report::note(format!("pair {pair}: {plain} and {recorded} units of work, {cost:.2} %"));
+        costs.push(cost);
+    }
+    costs.sort_by(f64::total_cmp);
+    let median = (costs[(PAIRS - 1) / 2] + costs[PAIRS / 2]) / 2.0;
+    ensure!(median <= COST_MAX, "a recording costs {median:.2} % of the hogs' work: {costs:.2?}");
+    Ok(())
+}
+
+/// What the hogs of a mixed load do under a scheduler with these options.
+fn hogs_work(guest: &Guest, options: &[&str]) -> Result<u64> {
+    let scheduler = Scheduler::start(guest, options)?;
+    let hogs = 2 * guest.cpus;
+    let mut kinds = vec![Kind::Hog; hogs];
+    kinds.extend([Kind::Periodic { period_us: 1_000 }; 4]);
+    kinds.extend([Kind::Storm { children: 8, period_us: 48_000 }, Kind::Execer]);
+    let load = Load::start(&kinds)?;
+    std::thread::sleep(Duration::from_secs(1));
+    let work = load.steps_in(MEASURED).iter().take(hogs).sum();
+    drop(load);
+    scheduler.finish()?;
+    Ok(work)
+}
 
 fn record(guest: &Guest) -> Result<()> {
     std::os::unix::fs::symlink("/etc/elsewhere", LINK).context("making a link")?;

@@ -19,22 +19,25 @@ const BOMB: &str = "/sys/fs/cgroup/bomb";
 const BOMB_PROCESSES: &CStr = c"/sys/fs/cgroup/bomb/cgroup.procs";
 const BOMB_MAX: u64 = 500;
 const BOMB_S: u64 = 10;
+/// Has a [`Bomber`] start one.
+const START: libc::c_int = libc::SIGUSR1;
 /// The longest wakeup of an interactive task beside it.
-pub(super) const BESIDE_BOMB_MS: f64 = 50.0;
+const BESIDE_BOMB_MS: f64 = 50.0;
 
 /// A bomb that goes on until the value is dropped.
-pub(in crate::scenarios) struct Bomb(libc::pid_t);
+pub(in crate::scenarios) struct Bomb {
+    /// Its first process, if that is a child of this one.
+    child: Option<libc::pid_t>,
+}
 
 impl Bomb {
     pub(in crate::scenarios) fn start() -> Result<Bomb> {
-        fs::create_dir_all(BOMB).context("making a control group")?;
-        fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+pids").context("counting pids")?;
-        fs::write(format!("{BOMB}/pids.max"), BOMB_MAX.to_string()).context("limiting pids")?;
+        prepare_group()?;
         // SAFETY: the child makes plain system calls only.
         match unsafe { libc::fork() } {
             -1 => bail!("starting a fork bomb: {}", std::io::Error::last_os_error()),
             0 => explode(),
-            pid => Ok(Bomb(pid)),
+            pid => Ok(Bomb { child: Some(pid) }),
         }
     }
 
@@ -48,9 +51,66 @@ impl Bomb {
 impl Drop for Bomb {
     fn drop(&mut self) {
         let _ = fs::write(format!("{BOMB}/cgroup.kill"), "1");
-        // SAFETY: a child of this process; the status is not wanted.
-        unsafe { libc::waitpid(self.0, std::ptr::null_mut(), 0) };
+        if let Some(child) = self.child {
+            // SAFETY: a child of this process; the status is not wanted.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        }
     }
+}
+
+/// A process that starts bombs. A bomb of a process with thousands of threads would spend its time
+/// in copies of their stacks.
+pub(super) struct Bomber(libc::pid_t);
+
+impl Bomber {
+    /// Starts it, while this process is small.
+    pub(super) fn start() -> Result<Bomber> {
+        prepare_group()?;
+        // SAFETY: a set of signals that is made here, and plain system calls. The child makes only
+        // such calls too.
+        unsafe {
+            let mut signals: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut signals);
+            libc::sigaddset(&mut signals, START);
+            // Before the fork, so that none is lost.
+            libc::pthread_sigmask(libc::SIG_BLOCK, &signals, std::ptr::null_mut());
+            match libc::fork() {
+                -1 => bail!("starting a process: {}", std::io::Error::last_os_error()),
+                0 => loop {
+                    let mut signal = 0;
+                    libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+                    if libc::sigwait(&signals, &mut signal) == 0 && libc::fork() == 0 {
+                        explode();
+                    }
+                },
+                pid => Ok(Bomber(pid)),
+            }
+        }
+    }
+
+    /// Starts a bomb.
+    pub(super) fn bomb(&self) -> Result<Bomb> {
+        // SAFETY: a plain system call, on a child that is not reaped.
+        ensure!(unsafe { libc::kill(self.0, START) } == 0, "no process starts a fork bomb");
+        Ok(Bomb { child: None })
+    }
+}
+
+impl Drop for Bomber {
+    fn drop(&mut self) {
+        // SAFETY: plain system calls, on a child of this process.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// Makes the control group of a bomb, with its limit.
+fn prepare_group() -> Result<()> {
+    fs::create_dir_all(BOMB).context("making a control group")?;
+    fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+pids").context("counting pids")?;
+    fs::write(format!("{BOMB}/pids.max"), BOMB_MAX.to_string()).context("limiting pids")
 }
 
 /// Forks, and every child does the same. Most end after a while, so that others are forked.
