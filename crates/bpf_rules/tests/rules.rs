@@ -20,7 +20,7 @@ use pandemonium_sim::machine::rules::{
 };
 use proptest::prelude::*;
 
-const CPUS_MAX: usize = 64;
+const CPUS_MAX: usize = 1_024;
 /// Far from zero, and in the middle of a window.
 const NOW: u64 = (1 << 40) + (1 << (WINDOW_BITS - 1));
 /// Some windows back, and some slices.
@@ -48,9 +48,11 @@ fn cpu() -> impl Strategy<Value = (CpuView, bool)> {
     )
 }
 
-/// A machine of 1 to 64 CPUs, and on which one the wakeup is seen.
+/// A machine, and on which of its CPUs the wakeup is seen.
 fn machine() -> impl Strategy<Value = (Vec<(CpuView, bool)>, u32)> {
-    (prop::collection::vec(cpu(), 1..=CPUS_MAX), any::<prop::sample::Index>())
+    let few = prop::collection::vec(cpu(), 1..=64);
+    let many = prop::collection::vec(cpu(), 65..=CPUS_MAX);
+    (prop_oneof![3 => few, 1 => many], any::<prop::sample::Index>())
         .prop_map(|(cpus, here)| (here.index(cpus.len()) as u32, cpus))
         .prop_map(|(here, cpus)| (cpus, here))
 }
