@@ -4,8 +4,9 @@
 //!
 //! A signal of the service, or a new owner of its name, says that the property may have changed.
 //! Then it is read again, so no signal is interpreted. A service that does not run is not started:
-//! no setting was made there.
+//! no setting was made there. One that runs and does not answer, as at its start, is asked again.
 
+use super::pauses::Pauses;
 use anyhow::{Context, Result};
 use nix::sys::socket::UnixAddr;
 use rustbus::connection::ll_conn::force_finish_on_error;
@@ -13,10 +14,9 @@ use rustbus::connection::{Error, Timeout};
 use rustbus::message_builder::MarshalledMessage;
 use rustbus::wire::unmarshal::traits::Variant;
 use rustbus::{MessageBuilder, MessageType, RpcConn, get_session_bus_path, get_system_bus_path};
+use std::convert::Infallible;
 use std::time::Duration;
 
-/// How many buses are followed.
-pub const COUNT: u32 = 2;
 /// The bus and its services answer at once, or hang.
 const PATIENCE: Timeout = Timeout::Duration(Duration::from_secs(25));
 /// The name of the bus on itself, and of its interface.
@@ -79,24 +79,62 @@ pub enum Value {
     Count(u32),
 }
 
+/// What a service says of its property.
+enum Answer {
+    /// The service does not run, or its property is of a type that is not expected.
+    Nothing,
+    /// It runs, and refuses to answer or does not answer in time.
+    Refused,
+    Has(Value),
+}
+
 /// Calls `tell` with the value of the first of these properties that has a running service: once,
 /// and again at each possible change. Returns only when the connection to the bus fails.
 pub fn watch(
     find: Find,
     properties: &[Property],
     tell: &mut dyn FnMut(Option<Value>),
-) -> Result<()> {
+) -> Result<Infallible> {
     let mut bus = RpcConn::connect_to_path(find()?, PATIENCE).context("connecting to it")?;
     // This program serves no calls, and the library would keep them for ever.
     bus.set_filter(Box::new(|message| message.typ != MessageType::Call));
     for property in properties {
         listen(&mut bus, property)?;
     }
+    let mut pauses = Pauses::default();
     loop {
-        let value = properties.iter().find_map(|property| read(&mut bus, property).transpose());
-        tell(value.transpose()?);
-        bus.wait_signal(Timeout::Infinite).context("waiting for a signal")?;
+        let answer = read_first(&mut bus, properties)?;
+        let patience = match answer {
+            Answer::Refused => Timeout::Duration(pauses.take()),
+            Answer::Nothing | Answer::Has(_) => {
+                pauses = Pauses::default();
+                Timeout::Infinite
+            }
+        };
+        tell(match answer {
+            Answer::Has(value) => Some(value),
+            Answer::Nothing | Answer::Refused => None,
+        });
+        match bus.wait_signal(patience) {
+            // What was signalled by now needs one look.
+            Ok(_) => while bus.try_get_signal().is_some() {},
+            Err(Error::TimedOut) => {}
+            Err(error) => return Err(error).context("waiting for a signal"),
+        }
     }
+}
+
+/// What the first of these services says that has a value, or else whether one was refused.
+fn read_first(bus: &mut RpcConn, properties: &[Property]) -> Result<Answer> {
+    let mut answer = Answer::Nothing;
+    for property in properties {
+        match read(bus, property)? {
+            Answer::Has(value) => return Ok(Answer::Has(value)),
+            Answer::Refused => answer = Answer::Refused,
+            Answer::Nothing => {}
+        }
+    }
+    Ok(answer)
 }
 
 /// Has the bus send the signals of the service, and tell of a new owner of its name.
@@ -111,17 +149,21 @@ fn listen(bus: &mut RpcConn, property: &Property) -> Result<()> {
     Ok(())
 }
 
-/// The value; `None` if the service does not run.
-fn read(bus: &mut RpcConn, property: &Property) -> Result<Option<Value>> {
-    let runs = ask_bus(bus, "NameHasOwner", property.name)?;
-    if runs.and_then(|reply| reply.body.parser().get::<bool>().ok()) != Some(true) {
-        return Ok(None);
+fn read(bus: &mut RpcConn, property: &Property) -> Result<Answer> {
+    let Some(runs) = ask_bus(bus, "NameHasOwner", property.name)? else {
+        return Ok(Answer::Refused);
+    };
+    if runs.body.parser().get::<bool>().ok() != Some(true) {
+        return Ok(Answer::Nothing);
     }
     let get = MessageBuilder::new().call("Get").with_interface("org.freedesktop.DBus.Properties");
     let mut get = get.on(property.path).at(property.name).build();
     get.body.push_param(property.name).context("a text can be sent")?;
     get.body.push_param(property.property).context("a text can be sent")?;
-    Ok(call(bus, get)?.as_ref().and_then(value))
+    Ok(match call(bus, get)? {
+        None => Answer::Refused,
+        Some(reply) => value(&reply).map_or(Answer::Nothing, Answer::Has),
+    })
 }
 
 fn value(reply: &MarshalledMessage) -> Option<Value> {

@@ -2,7 +2,7 @@
 
 //! The scheduler, by the socket that it serves to a group.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -38,22 +38,19 @@ impl Scheduler {
         Scheduler(socket)
     }
 
-    /// Asks for a profile.
+    /// Asks for a profile. Returns the sentence of a refusal.
     ///
     /// # Errors
     ///
-    /// If the scheduler refuses it, or ends meanwhile.
-    pub fn choose(&self, profile: &str, by: &str) -> Result<()> {
+    /// If the scheduler ends meanwhile, or does not answer.
+    pub fn choose(&self, profile: &str, by: &str) -> Result<Option<String>> {
         let mut stream = UnixStream::connect(&self.0).context("connecting to the scheduler")?;
-        match request(&mut stream, profile, by).context("asking the scheduler")? {
-            None => Ok(()),
-            Some(sentence) => bail!(sentence),
-        }
+        request(&mut stream, profile, by).context("asking the scheduler")
     }
 
     /// Tells when a scheduler begins to serve and when it ends. It sends nothing that was not asked
     /// for, so a connection that can be read has ended.
-    pub fn watch(&self, tell: &mut dyn FnMut(Reach)) -> Result<()> {
+    pub fn watch(&self, tell: &mut dyn FnMut(Reach)) -> ! {
         let mut was_denied = false;
         loop {
             match UnixStream::connect(&self.0) {

@@ -6,7 +6,7 @@ use nix::sys::socket::UnixAddr;
 use rustbus::connection::ll_conn::force_finish_on_error;
 use rustbus::connection::{Error, Timeout};
 use rustbus::message_builder::MarshalledMessage;
-use rustbus::standard_messages::{DBUS_NAME_FLAG_DO_NOT_QUEUE, request_name};
+use rustbus::standard_messages::{DBUS_NAME_FLAG_DO_NOT_QUEUE, request_name, unknown_method};
 use rustbus::{MessageBuilder, RpcConn};
 use serde_json::json;
 use std::fs;
@@ -56,6 +56,17 @@ impl Drop for Folder {
 /// A process that ends with the test.
 struct Process(Child);
 
+impl Process {
+    /// Ends it, and returns what it has said.
+    fn end(mut self) -> String {
+        self.0.kill().expect("it runs");
+        let mut said = String::new();
+        let errors = self.0.stderr.as_mut().expect("it is piped");
+        errors.read_to_string(&mut said).expect("it prints text");
+        said
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -87,6 +98,8 @@ fn bus(folder: &Path) -> (Process, String) {
 enum Value {
     Text(&'static str),
     Count(i32),
+    /// A text, except at the first call, which is refused.
+    TextLater(&'static str),
 }
 
 /// A service with one property. It ends when this is dropped.
@@ -149,6 +162,10 @@ fn serve(mut bus: RpcConn, of: Property, mut value: Value, changes: &Receiver<Va
         match value {
             Value::Text(text) => reply.body.push_variant(text).expect("a text"),
             Value::Count(count) => reply.body.push_variant(count).expect("a number"),
+            Value::TextLater(text) => {
+                value = Value::Text(text);
+                reply = unknown_method(&call.dynheader);
+            }
         }
         send(&mut bus, &mut reply);
     }
@@ -234,7 +251,7 @@ fn the_scheduler_gets_the_profile_of_the_desktop() {
     let (sender, asked) = channel();
     let scheduler = Scheduler::start(&socket, sender.clone(), "none");
     let power = Service::start(&address, POWER, Value::Text("balanced"));
-    let mut follower = follower(&address, &socket);
+    let follower = follower(&address, &socket);
     expect(&asked, "auto", "power profile balanced");
     power.change(Value::Text("power-saver"));
     expect(&asked, "powersave", "power profile power-saver");
@@ -254,13 +271,30 @@ fn the_scheduler_gets_the_profile_of_the_desktop() {
     expect(&asked, "gaming", "GameMode");
     drop(games);
     expect(&asked, "lowlatency", "power profile performance");
+
     drop(daemon);
-    let status = follower.0.wait().expect("it ends with the buses");
-    let mut said = String::new();
-    follower.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains("neither bus can be followed"), "{said}");
-    assert!(said.contains("it contradicts a knob"), "{said}");
+    expect(&asked, "auto", "the end of the last game");
+    let (_daemon, address) = bus(&folder.0);
+    let _power = Service::start(&address, POWER, Value::Text("power-saver"));
+    expect(&asked, "powersave", "power profile power-saver");
     assert!(asked.try_recv().is_err(), "it asks only when something has changed");
+    let said = follower.end();
+    for bus in ["the system bus", "the session bus"] {
+        assert!(said.contains(&format!("{bus} cannot be followed")), "{said}");
+    }
+    assert!(said.contains("it contradicts a knob"), "{said}");
     next.end();
+}
+
+#[test]
+fn a_service_that_refuses_to_answer_is_asked_again() {
+    let folder = Folder::new("refusal");
+    let (_daemon, address) = bus(&folder.0);
+    let socket = folder.0.join("tune");
+    let (sender, asked) = channel();
+    let scheduler = Scheduler::start(&socket, sender, "none");
+    let _power = Service::start(&address, POWER, Value::TextLater("power-saver"));
+    let _follower = follower(&address, &socket);
+    expect(&asked, "powersave", "power profile power-saver");
+    scheduler.end();
 }
