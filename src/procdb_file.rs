@@ -12,7 +12,7 @@
 //! What is read to be used or written goes on where the last run ended ([`rejoin`]), so that a
 //! clock that was set loses nothing.
 //!
-//! Every writer locks `procdb.bin.lock`. It writes a new database to `procdb.bin.tmp-PID`, and
+//! Every writer locks `procdb.bin.lock`. It writes a new database to `procdb.bin.tmp-PID-N`, and
 //! renames that to `procdb.bin` when it is complete on the disk.
 
 pub mod text;

@@ -26,11 +26,11 @@ impl Candidate {
     pub fn open(path: &Path) -> Result<Candidate> {
         let place = || format!("{} cannot be executed", path.display());
         let candidate = Candidate::open_any(path).with_context(place)?;
-        match Trusted::of_root() {
+        let real = match Trusted::of_root() {
             Some(trusted) => trusted.check(path)?,
             None => check_as_user(path)?,
-        }
-        let (opened, named) = (candidate.file.metadata()?, fs::metadata(path)?);
+        };
+        let (opened, named) = (candidate.file.metadata()?, fs::metadata(real)?);
         let is_same = (opened.dev(), opened.ino()) == (named.dev(), named.ino());
         ensure!(is_same, "{} changes at the moment: try again", path.display());
         ensure!(opened.is_file(), "{} is not a file", path.display());
@@ -66,14 +66,16 @@ impl Candidate {
     }
 }
 
-/// For a user other than root: fails if a further user could change the program, or replace it.
-fn check_as_user(path: &Path) -> Result<()> {
+/// For a user other than root: the path of the program without links. Fails if a further user could
+/// change it, or replace it.
+fn check_as_user(path: &Path) -> Result<PathBuf> {
     let path = path.canonicalize()?;
     if let Some(why) = trusted::distrust_file(&fs::metadata(&path)?) {
         bail!("{} {why}", path.display());
     }
     let folder = path.parent().context("it has no folder")?;
-    trusted::directory(folder).map(drop).map_err(|why| anyhow::anyhow!("{why}"))
+    trusted::directory(folder).map_err(|why| anyhow::anyhow!("{why}"))?;
+    Ok(path)
 }
 
 #[cfg(test)]

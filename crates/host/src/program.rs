@@ -36,10 +36,11 @@ pub fn command(program: &Path) -> Result<Command> {
         Some(name) => find(name, Path::new("/nowhere")).with_context(|| format!("no {name}"))?,
         None => program.to_path_buf(),
     };
-    if let Some(trusted) = Trusted::of_root() {
-        trusted.check(&found)?;
-    }
-    Ok(Command::new(found))
+    let Some(trusted) = Trusted::of_root() else { return Ok(Command::new(found)) };
+    let mut command = Command::new(trusted.check(&found)?);
+    // Some programs are several, by the name of a link.
+    command.arg0(found);
+    Ok(command)
 }
 
 /// Replaces this process by a program of this workspace (exec). Returns only if that fails.

@@ -5,7 +5,7 @@
 use anyhow::{Context, Result, bail};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Mode bits: the group may write, everyone may write, only an owner may remove names.
 const GROUP_WRITES: u32 = 0o020;
@@ -27,8 +27,9 @@ impl Trusted {
         (effective_user(&status) == Some(0)).then_some(Trusted { sudo })
     }
 
-    /// Fails if another user could change the file, or replace it by changing a folder above it.
-    pub fn check(&self, program: &Path) -> Result<()> {
+    /// The path of the file without links. Fails if another user could change it, or replace it by
+    /// changing a folder above it. A link that led there may lead elsewhere by now.
+    pub fn check(&self, program: &Path) -> Result<PathBuf> {
         let place = || format!("{} cannot be executed", program.display());
         let program = program.canonicalize().with_context(place)?;
         for path in program.ancestors() {
@@ -42,7 +43,7 @@ impl Trusted {
                 );
             }
         }
-        Ok(())
+        Ok(program)
     }
 
     fn distrusts(&self, meta: &Metadata) -> Option<String> {
@@ -71,7 +72,6 @@ fn effective_user(status: &str) -> Option<u32> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
 
     struct Scratch(PathBuf);
 
@@ -108,6 +108,15 @@ mod tests {
     #[test]
     fn a_program_that_only_trusted_users_can_change_is_executed() {
         assert_eq!(Scratch::new("good").refusal(), None);
+    }
+
+    #[test]
+    fn a_link_is_followed_once() {
+        let scratch = Scratch::new("link");
+        let (link, program) = (scratch.0.join("link"), scratch.0.join("program"));
+        std::os::unix::fs::symlink(&program, &link).unwrap();
+        let trusted = Trusted { sudo: Some(fs::metadata(&link).unwrap().uid()) };
+        assert_eq!(trusted.check(&link).unwrap(), program.canonicalize().unwrap());
     }
 
     #[test]

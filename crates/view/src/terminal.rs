@@ -111,9 +111,10 @@ pub fn run<V: View>(
     received: &Receiver<Input<V::News>>,
     mut ask: impl FnMut(V::Request),
 ) -> io::Result<()> {
+    // Before: a setup that fails may have changed a part of the terminal.
+    let _restored = Restored;
     // This puts the terminal back before a panic is reported.
     let mut terminal = ratatui::try_init()?;
-    let _restored = Restored;
     let sender = inputs.0.clone();
     thread::spawn(move || read_keys(&sender));
     loop {
