@@ -158,6 +158,7 @@ pub(crate) fn source(chosen: KeySet, upgrades: u64) -> Source {
         programs: Arc::new(Programs::load(Arc::clone(&shared), None)),
         rules: None,
         restarts: Arc::default(),
+        worker: Arc::default(),
         upgrades,
         shared,
     }

@@ -13,6 +13,8 @@ use std::os::unix::fs::FileExt;
 
 /// The kernel's setting.
 pub const PATH: &str = "/proc/sys/vm/compact_unevictable_allowed";
+/// Its value while a worker schedules.
+pub const OFF: &str = "0";
 /// It is a small number.
 const LENGTH_MAX: u64 = 16;
 

@@ -56,9 +56,19 @@ pub fn leave_terminal() {
 }
 
 /// Has the kernel end the worker when its supervisor dies: no other process would.
+/// Async-signal-safe.
 pub fn die_with_parent() {
     // SAFETY: a plain system call.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+}
+
+/// Fails if the process with this number is not the parent any more. Async-signal-safe.
+pub fn expect_parent(parent: u32) -> std::io::Result<()> {
+    // SAFETY: a plain system call.
+    match unsafe { libc::getppid() } {
+        pid if pid as u32 == parent => Ok(()),
+        _ => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
+    }
 }
 
 /// Has the kernel end nearly every other process before this one and its workers when memory runs

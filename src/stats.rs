@@ -12,6 +12,7 @@ use super::restarts::RestartTimes;
 use super::rules::RuleKeeper;
 use super::shared::Shared;
 use super::task_list::{self, TaskLister};
+use super::worker_process::WorkerProcess;
 use super::{clock, explain, exposition, health, process, tune};
 use anyhow::Result;
 use pandemonium_engine::PolicyInfo;
@@ -32,6 +33,7 @@ pub struct Source {
     pub programs: Arc<Programs>,
     pub rules: Option<Arc<RuleKeeper>>,
     pub restarts: Arc<RestartTimes>,
+    pub worker: Arc<WorkerProcess>,
     /// How often the program was replaced by a newer one.
     pub upgrades: u64,
 }
@@ -40,7 +42,7 @@ impl Source {
     /// Reads the worker's counters, and what the supervisor knows.
     pub fn read(&self) -> Reading {
         let driver = Driver {
-            is_unloaded: preflight::is_enabled() == Some(false),
+            is_unloaded: preflight::is_enabled() == Some(false) && !self.worker.is_stopping(),
             recent_restarts: self.restarts.recent(clock::now()),
             adapted: self.adaptive.ran(),
             not_real_time: process::is_real_time_refused(),

@@ -19,13 +19,12 @@ use super::restarts::{Ended, Next, Restarts};
 use super::rules::RuleKeeper;
 use super::shared::Shared;
 use super::stats::{self, Source};
-use super::takeover::ShortGracePeriods;
 use super::upgrade::{self, Handover};
 use super::urgent_cpus;
 use super::worker_process::{End, WorkerProcess};
 use super::{
-    clock, compaction, output, privileges, process, settings, stalls, summary, syscalls, telemetry,
-    worker,
+    clock, compaction, output, privileges, process, settings, stalls, summary, syscalls, takeover,
+    telemetry, worker,
 };
 use anyhow::anyhow;
 use pandemonium_engine::adapting::INTERVAL;
@@ -81,7 +80,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     process::outlive_lack_of_memory();
     privileges::supervise(source.programs.is_foreign());
     forbid_system_calls(earlier.as_ref());
-    let worker = Arc::new(WorkerProcess::default());
+    let worker = Arc::clone(&source.worker);
     let handler = Arc::clone(&worker);
     let partial = options.partial;
     ctrlc::set_handler(move || handler.interrupt(partial)).map_err(Failure::internal)?;
@@ -101,19 +100,19 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let log = observe(options, &source);
     let saver = Saver::start(Arc::clone(&source.programs));
     let started = source.read();
-    let changed = changed_settings(earlier.as_ref());
-    let outcome = match keep_running(&worker, &source, &saver, &changed, earlier) {
+    let compaction = compaction_before(earlier.as_ref());
+    let outcome = match keep_running(&worker, &source, &saver, &compaction, earlier) {
         Ok(Finish::Upgrade(pid)) => {
             let lock = instance.as_ref().map(Instance::hand_on);
-            let handover =
-                Handover::of(&source, &program, pid, lock, changed[0].before().map(str::to_owned));
+            let before = compaction.before().map(str::to_owned);
+            let handover = Handover::of(&source, &program, pid, lock, before);
             saver.finish();
             output::finish();
             if let Some(failure) = upgrade::execute(&handover, &candidates, &worker) {
                 return Err(failure);
             }
             worker.wait_for_end();
-            changed.iter().for_each(KernelSetting::restore);
+            compaction.restore();
             return Ok(ExitCode::SUCCESS);
         }
         Ok(Finish::Exit(code)) => Ok(code),
@@ -164,6 +163,7 @@ fn source(
         programs: Arc::new(Programs::load(Arc::clone(&shared), path)),
         rules: RuleKeeper::load(&options.rules, Arc::clone(&shared))?,
         restarts: Arc::default(),
+        worker: Arc::default(),
         upgrades: earlier.map_or(0, |earlier| earlier.upgrades + 1),
         shared,
     };
@@ -234,7 +234,7 @@ fn reap(earlier: i32) {
         // SAFETY: a plain system call, on a child of this process.
         unsafe { libc::waitpid(earlier, std::ptr::null_mut(), 0) };
         // A failure costs some latency: the kernel may move locked memory.
-        let _ = std::fs::write(compaction::PATH, "0");
+        let _ = std::fs::write(compaction::PATH, compaction::OFF);
     });
 }
 
@@ -251,7 +251,7 @@ fn keep_running(
     worker: &WorkerProcess,
     source: &Source,
     saver: &Saver,
-    changed: &[KernelSetting],
+    compaction: &KernelSetting,
     earlier: Option<Handover>,
 ) -> Result<Finish, Failure> {
     let mut restarts = Restarts::default();
@@ -259,19 +259,24 @@ fn keep_running(
     replaced.into_iter().for_each(reap);
     loop {
         let (started, rounds) = (Instant::now(), source.rounds());
+        let grace_periods = replaced.map(|_| takeover::grace_periods());
         let status = match worker.run(&source.shared, replaced.take())? {
             End::Exited(status) => status,
             End::Killed => {
-                changed.iter().for_each(KernelSetting::restore);
+                compaction.restore();
+                grace_periods.iter().for_each(KernelSetting::restore);
                 output::warn("the scheduling process did not end within 3 s, and was killed");
                 return Ok(Finish::Exit(ExitCode::SUCCESS));
             }
             End::NotStarted => return Ok(Finish::Exit(ExitCode::SUCCESS)),
             End::Upgraded(worker) => return Ok(Finish::Upgrade(worker)),
         };
-        changed.iter().for_each(KernelSetting::restore);
-        saver.save();
         let scheduled = source.rounds() > rounds;
+        compaction.restore();
+        if !scheduled && status.signal().is_some() {
+            grace_periods.iter().for_each(KernelSetting::restore);
+        }
+        saver.save();
         let ended = Ended { code: status.code(), scheduled, lived: started.elapsed() };
         let next = restarts.after(&ended);
         if next == Next::End || worker.is_stopping() {
@@ -403,13 +408,13 @@ fn adapt_every_second(options: &Options, source: &Source) -> Arc<Mutex<EventLog>
     log
 }
 
-/// The kernel's settings that a worker changes, as they were before the first one. That of an
-/// earlier program has changed `vm.compact_unevictable_allowed`. The supervisor puts them back,
-/// because a killed worker cannot.
-fn changed_settings(earlier: Option<&Handover>) -> [KernelSetting; 2] {
-    let compaction = match earlier {
-        Some(earlier) => KernelSetting::known(compaction::PATH, earlier.compaction.clone()),
-        None => KernelSetting::read(compaction::PATH),
-    };
-    [compaction, KernelSetting::read(ShortGracePeriods::PATH)]
+/// `vm.compact_unevictable_allowed`, as it was before the first worker, which sets it to 0, or that
+/// of an earlier program. The supervisor puts it back, because a killed worker cannot.
+fn compaction_before(earlier: Option<&Handover>) -> KernelSetting {
+    match earlier {
+        Some(earlier) => {
+            KernelSetting::known(compaction::PATH, compaction::OFF, earlier.compaction.clone())
+        }
+        None => KernelSetting::read(compaction::PATH, compaction::OFF),
+    }
 }

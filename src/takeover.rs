@@ -19,6 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The kernel needs no longer to unload a scheduler of which the process was killed.
 const LIMIT: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_micros(500);
+/// The kernel's setting of grace periods, and its values: as usual, and expedited.
+const GRACE_PERIODS: &str = "/sys/kernel/rcu_expedited";
+const USUAL: &str = "0";
+const EXPEDITED: &str = "1";
 
 /// When the earlier worker was last seen in charge; 0 if there is none.
 static IN_CHARGE: AtomicU64 = AtomicU64::new(0);
@@ -67,23 +71,26 @@ pub fn before_attach() -> Result<Option<ShortGracePeriods>> {
 }
 
 /// While it lives, grace periods of RCU are expedited. To unload and to load a scheduler the kernel
-/// waits for some, each of which takes 10 ms or more on a busy machine. Without the privilege they
-/// stay as they are. If this process is killed meanwhile, its supervisor restores the setting.
-pub struct ShortGracePeriods(KernelSetting);
+/// waits for some, each of which takes 10 ms or more on a busy machine. Without the privilege, or
+/// if another program has expedited them, they stay as they are.
+pub struct ShortGracePeriods(Option<KernelSetting>);
 
 impl ShortGracePeriods {
-    /// The kernel's setting.
-    pub const PATH: &str = "/sys/kernel/rcu_expedited";
-
     fn begin() -> Self {
-        ShortGracePeriods(KernelSetting::read(Self::PATH).change("1"))
+        ShortGracePeriods(grace_periods().change(USUAL))
     }
 }
 
 impl Drop for ShortGracePeriods {
     fn drop(&mut self) {
-        self.0.restore();
+        self.0.iter().for_each(KernelSetting::restore);
     }
+}
+
+/// The setting as it is now. A supervisor reads it before it starts a worker that takes over, and
+/// restores it if that is killed meanwhile.
+pub fn grace_periods() -> KernelSetting {
+    KernelSetting::read(GRACE_PERIODS, EXPEDITED)
 }
 
 /// The backend is attached: it decides by itself until the first round.

@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// The signal that asks for an upgrade.
 const SIGNAL: libc::c_int = libc::SIGUSR2;
+/// How long the worker of a start or of an earlier upgrade may take until it schedules.
+const LOADING_LIMIT: Duration = Duration::from_secs(30);
 /// How long the worker may take to store memos. On an idle machine it has a round in two seconds.
 const MEMOS_LIMIT: Duration = Duration::from_secs(4);
 const GLANCE: Duration = Duration::from_millis(10);
@@ -94,14 +96,24 @@ pub fn serve(
 /// Tries the new program, and gets the worker's memos and profiles.
 fn prepare(path: &Path, records: bool, source: &Source) -> Result<Candidate> {
     ensure!(!records, "it records, and a recording is of one program: end it and start again");
+    // A worker that loads may be about to end the one before it, which then no worker would end.
+    let schedules = wait_for(LOADING_LIMIT, || source.rounds() > 0);
+    ensure!(schedules, "it still loads: try again when it schedules");
     let candidate = Candidate::open(path)?;
     trial::of(&candidate)?;
     source.shared.want_memos();
+    // Without memos the new program learns of each task again.
+    wait_for(MEMOS_LIMIT, || !source.shared.wants_memos());
+    Ok(candidate)
+}
+
+/// Waits until this is so. Returns whether it is.
+fn wait_for(limit: Duration, is_so: impl Fn() -> bool) -> bool {
     let start = Instant::now();
-    while source.shared.wants_memos() && start.elapsed() < MEMOS_LIMIT {
+    while !is_so() && start.elapsed() < limit {
         thread::sleep(GLANCE);
     }
-    Ok(candidate)
+    is_so()
 }
 
 /// Executes the last candidate in this process. Returns only if that fails, after an attempt to

@@ -184,9 +184,13 @@ fn spawn(shared: &Shared, earlier: Option<i32>) -> anyhow::Result<Child> {
     // Of its threads but the main one. All of it is locked.
     command.env("RUST_MIN_STACK", THREAD_STACK);
     command.envs(earlier.map(takeover::variable));
+    let supervisor = std::process::id();
     // SAFETY: the calls between fork and exec are async-signal-safe.
     unsafe {
         command.pre_exec(move || {
+            process::die_with_parent();
+            // It may have died before.
+            process::expect_parent(supervisor)?;
             process::leave_terminal();
             process::disable_huge_pages();
             match libc::fcntl(fd, libc::F_SETFD, 0) {
