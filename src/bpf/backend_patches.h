@@ -73,11 +73,14 @@ static __always_inline bool patch_keep_running(struct task_struct *prev, bool is
 {
 	if (is_scheduler ? !patch_keeps_deciding() : !patch_keeps_exiting(prev))
 		return false;
+	if (is_scheduler)
+		patch_flush_decisions();
 	scx_bpf_task_set_slice(prev, is_scheduler ? SCX_SLICE_DFL : PATCH_EXIT_NS);
 	return true;
 }
 
-static __always_inline bool patch_move_to_local(u64 dsq, u64 enq_flags)
+/* Moves a task of the DSQ to this CPU, or one that comes before those. */
+static __always_inline bool patch_move(u64 dsq, u64 enq_flags)
 {
 	bool moved;
 
@@ -93,6 +96,13 @@ static __always_inline bool patch_move_to_local(u64 dsq, u64 enq_flags)
 		order_cpu_of(bpf_get_smp_processor_id())->unserved = 1;
 		moved = patch_move_scheduler(enq_flags, false);
 	}
+	return moved;
+}
+
+static __always_inline bool patch_move_to_local(u64 dsq, u64 enq_flags)
+{
+	bool moved = patch_move(dsq, enq_flags);
+
 	if (patch_holds_decisions())
 		patch_kick_pending();
 	return moved;

@@ -107,6 +107,9 @@ static bool kicks_are_on(void)
 	return kick_flags && s && s->preempt;
 }
 
+/* Where the next search for a CPU outside the domain begins. */
+static u32 outside_from;
+
 /*
  * A CPU of the domain has gone idle: kicks a CPU outside that runs a SCHED_EXT task. If that task
  * may return to the domain, a backend patch (backend_patches/domain_return.h) then queues it to
@@ -114,20 +117,24 @@ static bool kicks_are_on(void)
  */
 __noinline s32 return_to_domain(u32 cpu, u64 now)
 {
+	u32 from = outside_from, next = from + scanned();
 	s32 i;
 
 	if (!has_domain || !is_in_domain(cpu) || !kicks_are_on())
 		return -1;
-	bpf_for(i, 0, nr_cpus) {
-		struct fp_cpu *c = cpu_record(i);
+	outside_from = next < nr_cpus ? next : next - nr_cpus;
+	bpf_for(i, 0, scanned()) {
+		u32 other = from + i;
+		struct fp_cpu *c;
 
-		if (is_in_domain(i))
+		if (other >= nr_cpus)
+			other -= nr_cpus;
+		c = cpu_record(other);
+		if (is_in_domain(other) || !c || c->occupant < FP_BATCH ||
+		    c->occupant > FP_LAT_CRITICAL || now - c->kicked < FP_RETURN_INTERVAL_NS)
 			continue;
-		if (!c || c->occupant < FP_BATCH || c->occupant > FP_LAT_CRITICAL ||
-		    now - c->kicked < FP_RETURN_INTERVAL_NS)
-			continue;
-		kick(c, i, now);
-		return i;
+		kick(c, other, now);
+		return other;
 	}
 	return -1;
 }

@@ -277,48 +277,61 @@ static void kick_for_reenqueued(struct need *n)
 	kick_found(best.cpu, n->now);
 }
 
-/* Whether a task of a higher scheduling class keeps this CPU, and has done so for long enough. */
-static bool is_kept(const struct rq *rq, const struct fp_cpu *c, u64 now)
+/*
+ * When a task of a higher scheduling class has kept this CPU from its tasks for long enough; 0 if
+ * it does not.
+ */
+static u64 kept_until(const struct rq *rq, const struct fp_cpu *c, u32 cpu)
 {
-	return is_higher_class(rq->curr->prio) && c->reenqueued < FP_REENQUEUES &&
-	       now - c->since >= (u64)FP_RECHECK_NS << c->reenqueued;
+	if (!is_higher_class(rq->curr->prio) || c->reenqueued >= FP_REENQUEUES ||
+	    !keeps_tasks(rq, cpu))
+		return 0;
+	return c->since + ((u64)FP_RECHECK_NS << c->reenqueued);
 }
 
 /*
- * A task of a higher scheduling class keeps this CPU. The tasks that only this CPU would run are
+ * If a task of a higher scheduling class keeps this CPU, the tasks that only this CPU would run are
  * enqueued again, the scheduler process among them, and another CPU looks for them. Before Linux
- * 6.19 they wait, and so do tasks that are bound to this CPU.
+ * 6.19 they wait, and so do tasks that are bound to this CPU. Returns when to check again, or 0: a
+ * timer that was armed for something else may fire too early for this.
  */
-static void check_higher_class(u32 cpu, u64 now)
+static u64 check_higher_class(u32 cpu, u64 now)
 {
 	struct need n = { .now = now, .here = cpu, .spare_here = true, .tier = FP_INTERACTIVE };
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 	struct fp_cpu *c = cpu_record(cpu);
+	u64 due;
 
-	if (!rq || !c || !is_kept(rq, c, now) || !keeps_tasks(rq, cpu))
-		return;
+	if (!rq || !c)
+		return 0;
+	due = kept_until(rq, c, cpu);
+	if (!due || now < due)
+		return due;
 	if (bpf_ksym_exists(scx_bpf_dsq_reenq)) {
 		scx_bpf_dsq_reenq(SCX_DSQ_LOCAL, 0);
 		scx_bpf_dsq_reenq(cpu, 0);
 	} else if (bpf_ksym_exists(scx_bpf_reenqueue_local___v2___weak)) {
 		scx_bpf_reenqueue_local___v2___weak();
 	} else {
-		return;
+		return 0;
 	}
 	count(FP_REENQUEUED);
 	c->reenqueued++;
 	/* The kernel enqueues them in an interrupt of this CPU that comes before that of the kick. */
 	if (kicks_are_on())
 		kick_for_reenqueued(&n);
+	return 0;
 }
 
 static int timer_callback(void *map, u32 *key, struct recheck *r)
 {
-	u64 now = bpf_ktime_get_ns(), waiter, slice;
+	u64 now = bpf_ktime_get_ns(), higher, waiter, slice;
 	u32 cpu = *key;
 
 	r->armed = 0;
-	check_higher_class(cpu, now);
+	higher = check_higher_class(cpu, now);
+	if (higher)
+		arm(r, higher, now);
 	if (!kicks_are_on())
 		return 0;
 	count(FP_TIMERS);

@@ -41,6 +41,11 @@ impl MachineView {
         passed: 0,
         queued: 0,
     };
+
+    /// Whether a CPU runs no task of ours, besides the one on which we are deciding.
+    pub fn has_free_cpu(&self) -> bool {
+        self.running + u32::from(self.here.is_some()) < self.cpus
+    }
 }
 
 /// Mechanism: the kernel, or something that behaves like it.

@@ -24,6 +24,12 @@
 /* Whether there is a domain for all tasks: PATCH_SET_PRIMARY. User space writes both. */
 u32 patch_has_domain;
 
+/* Whether the task runs here. A new task gets its first slice where its parent runs. */
+static __always_inline bool patch_runs_here(const struct task_struct *p)
+{
+	return bpf_get_current_task_btf()->pid == p->pid;
+}
+
 /* Whether the task runs outside its domain while a CPU inside that it may use idles. */
 static __always_inline bool patch_may_return(const struct task_struct *p, u32 here)
 {
@@ -31,10 +37,12 @@ static __always_inline bool patch_may_return(const struct task_struct *p, u32 he
 	const struct rq *rq;
 	s32 cpu;
 
-	if ((set == PATCH_SET_PRIMARY && !patch_has_domain) || patch_is_in_set(set, here))
+	if ((set == PATCH_SET_PRIMARY && !patch_has_domain) || patch_is_in_set(set, here) ||
+	    !patch_runs_here(p))
 		return false;
 	bpf_for(cpu, 0, scx_bpf_nr_cpu_ids()) {
-		if (!patch_is_in_set(set, cpu) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		if (!patch_is_in_set(set, cpu) || patch_is_offline(cpu) ||
+		    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
 		rq = bpf_per_cpu_ptr(&runqueues, cpu);
 		/* The idle task has pid 0. A task that waits in user space is in its CPU's count. */
@@ -47,7 +55,7 @@ static __always_inline bool patch_may_return(const struct task_struct *p, u32 he
 /* Whether the task runs here while user space decides: if it was never queued, it is to be. */
 static __always_inline bool patch_may_be_unqueued(const struct task_struct *p)
 {
-	return !patch_not_deciding() && bpf_get_current_task_btf()->pid == p->pid;
+	return !patch_not_deciding() && patch_runs_here(p);
 }
 
 /*

@@ -171,4 +171,17 @@ __noinline u32 patch_kick_pending(void)
 	return 0;
 }
 
+/*
+ * The scheduler process keeps this CPU, which has taken decisions of its round: puts these into
+ * their queues. The kernel does so before it looks into a DSQ, and in this one it finds nothing,
+ * because the process runs.
+ */
+static __always_inline void patch_flush_decisions(void)
+{
+	if (!patch_holds_decisions())
+		return;
+	scx_bpf_dsq_move_to_local(BACKEND_SCHED_DSQ, 0);
+	patch_kick_pending();
+}
+
 #endif

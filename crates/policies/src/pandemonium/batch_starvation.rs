@@ -139,7 +139,7 @@ impl BatchStarvation {
     /// those that take more are over share.
     fn is_starved_by_many(&self, length: Span) -> bool {
         let Window { small, small_ran, .. } = self.window;
-        let most = small_ran.as_nanos() * 2 > length.as_nanos() * self.cpus;
+        let most = small_ran > length.scale(self.cpus, 2);
         most && small > VERY_MANY * self.cpus && self.parts == OVER_SHARE
     }
 

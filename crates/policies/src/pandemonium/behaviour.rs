@@ -31,10 +31,9 @@ const AGE_KNOWN: u8 = 2;
 /// Chosen: the last run and sleep then follow another run and sleep, so they are not the start of a
 /// program.
 const OBSERVED_MIN: u64 = 3;
-/// From this many wakeups on averages move by an eighth, before that by a half.
+/// From this many wakeups on averages move by an eighth, before that by a half. The count of
+/// wakeups stops here.
 pub const AGE_MATURE: u8 = 8;
-/// The count of wakeups stops here.
-const AGE_MAX: u8 = 16;
 /// A frame at 60 Hz. An average run longer than this is that of a hog.
 pub const FRAME: Span = Span::from_micros(16_667);
 /// The most that one run counts: a longer one is a hog's run too, and says no more.
@@ -73,7 +72,7 @@ pub struct Behaviour {
     /// Wakeups and voluntary switches in 100 ms, with [`FRACTION`].
     wake_freq: u16,
     csw_rate: u32,
-    /// Observed wakeups, up to [`AGE_MAX`].
+    /// Observed wakeups, up to [`AGE_MATURE`].
     age: u8,
     /// Its forks.
     pub forks: Forks,
@@ -157,22 +156,23 @@ impl Behaviour {
         Some(Behaviour {
             woken,
             cpu_time: facts.cpu_time - run,
-            wakeups: facts.wakeups as u32 - u32::from(has_slept),
+            wakeups: (facts.wakeups as u32).wrapping_sub(has_slept.into()),
             voluntary: (facts.voluntary as u32).saturating_sub(has_slept.into()),
             age: AGE_KNOWN - 1,
             ..Behaviour::default()
         })
     }
 
-    /// Learns from a message. `ran` is the CPU time since the last one.
-    pub fn observe(&mut self, now: Stamp, arrival: &Arrival, ran: Span) {
+    /// Learns from a message. `since` is the time since the last one, `ran` the CPU time since
+    /// then.
+    pub fn observe(&mut self, now: Stamp, arrival: &Arrival, since: Span, ran: Span) {
         match arrival.cause {
             Cause::Requeue => self.awake = ShortSpan::of(arrival.awake),
             Cause::New => self.begin(now, arrival),
             Cause::Wakeup => {
-                let interval = self.interval(now, arrival, ran);
+                let interval = self.interval(now, arrival, since, ran);
                 self.note_share(&interval);
-                self.age = self.age.saturating_add(1).min(AGE_MAX);
+                self.age = self.age.saturating_add(1).min(AGE_MATURE);
                 // The first sleep ends a run that began before observation.
                 if self.age >= AGE_KNOWN {
                     self.learn(&interval);
@@ -197,9 +197,9 @@ impl Behaviour {
 
     /// The events since [`begin`](Self::begin). With facts this includes wakeups that found an
     /// idle CPU and were not queued to user space. Without facts one sleep is one voluntary switch.
-    fn interval(&self, now: Stamp, arrival: &Arrival, ran: Span) -> Interval {
+    fn interval(&self, now: Stamp, arrival: &Arrival, since: Span, ran: Span) -> Interval {
         let length = now.since(self.woken).max(Span::from_micros(1));
-        let slept = slept(now, arrival).min(length);
+        let slept = slept(arrival, since, ran).min(length);
         let Some(facts) = arrival.facts.filter(|_| self.wakeups > 0) else {
             let ran = self.awake() + ran;
             return Interval { length, wakeups: 1, voluntary: 1, ran, slept };
@@ -214,7 +214,7 @@ impl Behaviour {
         let spent = (seen.ran + ROUND.scale(seen.wakeups, 1)).min(seen.length);
         // With orders a message may tell of more than a window: of that the average counts.
         let window = seen.length.max(SHARE_WINDOW);
-        let share = |time: Span| time.as_nanos() * WHOLE / window.as_nanos();
+        let share = |time: Span| time.scale(WHOLE, window.as_nanos()).as_nanos();
         let kept = u64::from(self.cpu_share) * (WHOLE - share(seen.length)) / WHOLE;
         self.cpu_share = (kept + share(spent)).min(WHOLE) as u16;
         self.forks.note_wakeup();
@@ -341,17 +341,13 @@ fn counted(count: u64, before: u32) -> u64 {
     }
 }
 
-/// The length of the sleep that a wakeup ended. Without facts it is the time since the last run,
-/// and so it is if the fast path has lost its record of the task during the sleep.
-fn slept(now: Stamp, arrival: &Arrival) -> Span {
-    let woken = match &arrival.facts {
-        Some(facts) if facts.slept > Span::ZERO => return facts.slept,
-        Some(facts) => facts.woken,
-        None => now,
-    };
-    match arrival.stopped == Stamp::default() {
-        true => Span::ZERO,
-        false => woken.since(arrival.stopped),
+/// The length of the sleep that a wakeup ended. Without facts, or if the fast path has lost its
+/// record of the task during the sleep, it is the time since the last message in which the task did
+/// not run: that includes a wait for a CPU, but [`Arrival::stopped`] is of another clock.
+fn slept(arrival: &Arrival, since: Span, ran: Span) -> Span {
+    match &arrival.facts {
+        Some(facts) if facts.slept > Span::ZERO => facts.slept,
+        _ => since - ran,
     }
 }
 
@@ -376,7 +372,7 @@ mod tests {
         let from = seen.woken;
         for n in 1..=wakeups {
             let now = from + Span::from_nanos(n * 1_000_000_000 / hz);
-            seen.observe(now, &wakeup(), Span::from_micros(run_us));
+            seen.observe(now, &wakeup(), Span::ZERO, Span::from_micros(run_us));
         }
         seen
     }
@@ -432,14 +428,14 @@ mod tests {
         for part in 1..=4 {
             let awake = Span::from_millis(4 * part);
             let requeue = Arrival { cause: Cause::Requeue, awake, ..wakeup() };
-            seen.observe(woken + awake, &requeue, Span::from_millis(4));
+            seen.observe(woken + awake, &requeue, Span::ZERO, Span::from_millis(4));
         }
         assert_eq!(seen.awake(), Span::from_millis(16));
         assert_eq!(seen.run(), Span::from_millis(1), "nothing is learned before it sleeps");
         for _ in 0..40 {
             let requeue =
                 Arrival { cause: Cause::Requeue, awake: Span::from_millis(16), ..wakeup() };
-            seen.observe(seen.woken, &requeue, Span::from_millis(4));
+            seen.observe(seen.woken, &requeue, Span::ZERO, Span::from_millis(4));
             seen = continues(seen, 50, 4_000, 1);
         }
         assert!(
@@ -461,7 +457,8 @@ mod tests {
                 ..Facts::default()
             };
             let arrival = Arrival { facts: Some(facts), ..wakeup() };
-            seen.observe(Stamp::from_nanos(n * 100_000_000), &arrival, Span::from_millis(2));
+            let now = Stamp::from_nanos(n * 100_000_000);
+            seen.observe(now, &arrival, Span::ZERO, Span::from_millis(2));
         }
         assert_eq!(seen.wake_freq(), 10);
         assert_eq!(seen.run(), Span::from_micros(200));
@@ -490,7 +487,8 @@ mod tests {
         let mut seen = of(facts_after(3)).expect("three wakeups");
         assert!(!seen.is_known(), "before the wakeup itself is taken in");
         let arrival = Arrival { facts: Some(facts_after(3)), ..wakeup() };
-        seen.observe(Stamp::from_nanos(100_000_000), &arrival, Span::from_millis(1));
+        let now = Stamp::from_nanos(100_000_000);
+        seen.observe(now, &arrival, Span::ZERO, Span::from_millis(1));
         assert!(seen.is_known());
         assert_eq!((seen.wake_freq(), seen.run()), (10, Span::from_millis(1)));
         assert_eq!(of(facts_after(2)), None, "its last run may be the start of a program");
@@ -506,7 +504,7 @@ mod tests {
         let lost = Facts { stopped: at(101), ..facts_after(3) };
         let arrival = Arrival { facts: Some(lost), awake, cause: Cause::Requeue, ..wakeup() };
         let mut seen = Behaviour::observed(&arrival).expect("three wakeups");
-        seen.observe(at(101), &arrival, Span::ZERO);
+        seen.observe(at(101), &arrival, Span::ZERO, Span::ZERO);
         assert!(!seen.is_known(), "its run is not over");
         let next = Facts {
             wakeups: 4,
@@ -515,7 +513,8 @@ mod tests {
             woken: at(110),
             ..lost
         };
-        seen.observe(at(110), &Arrival { facts: Some(next), ..wakeup() }, Span::ZERO);
+        let again = Arrival { facts: Some(next), ..wakeup() };
+        seen.observe(at(110), &again, Span::ZERO, Span::ZERO);
         assert!(seen.is_known());
         assert_eq!((seen.wake_freq(), seen.run()), (10, Span::from_micros(500)));
     }
@@ -523,7 +522,7 @@ mod tests {
     /// A task that wakes every 5 ms for `us`, after a run of `computed` and a sleep of one second.
     fn changed(before: Behaviour, computed: Span, us: u64, wakeups: u64) -> Behaviour {
         let mut seen = before;
-        seen.observe(seen.woken + Span::from_millis(2_000), &wakeup(), computed);
+        seen.observe(seen.woken + Span::from_millis(2_000), &wakeup(), Span::ZERO, computed);
         continues(seen, 200, us, wakeups)
     }
 
@@ -549,9 +548,10 @@ mod tests {
         let after = |ran: u64, slept: u64| {
             let begin = Stamp::from_nanos(1 << 40);
             let mut seen = Behaviour { woken: begin, ..Behaviour::default() };
-            let stopped = begin + Span::from_millis(ran);
-            let arrival = Arrival { stopped, ..wakeup() };
-            seen.observe(stopped + Span::from_millis(slept), &arrival, Span::from_millis(ran));
+            let (since, ran) = (Span::from_millis(ran + slept), Span::from_millis(ran));
+            // The end of the run by another clock, which is far behind.
+            let arrival = Arrival { stopped: Stamp::from_nanos(1), ..wakeup() };
+            seen.observe(begin + since, &arrival, since, ran);
             seen.has_rested()
         };
         assert!(after(10, 10) && !after(10, 9));
@@ -567,8 +567,8 @@ mod tests {
         // A record that was begun in the sleep knows of one wakeup, and not how long the sleep was.
         let ran = Span::from_micros(100);
         let facts = Facts { wakeups: 1, woken: at(100), cpu_time: ran, ..Facts::default() };
-        let arrival = Arrival { facts: Some(facts), stopped: at(0) + ran, ..wakeup() };
-        seen.observe(at(100), &arrival, ran);
+        let arrival = Arrival { facts: Some(facts), ..wakeup() };
+        seen.observe(at(100), &arrival, Span::from_millis(100), ran);
         assert!(seen.has_rested(), "it slept for 99.9 ms");
         assert!(seen.cpu_share < u16::MAX / 100, "a share of {} of {}", seen.cpu_share, u16::MAX);
         assert!(seen.wake_freq < (WAKE_FREQ_NEW as u16) << (FRACTION + 1), "{}", seen.wake_freq);
@@ -603,6 +603,15 @@ mod tests {
         assert!(is_loop(&pause, true) && !is_loop(&pause, false));
         let second = continues(seen, 1, 100_000, 1);
         assert_eq!(percent(&second), 10, "of the second, which is longer than the window");
+    }
+
+    #[test]
+    fn a_sleep_of_days_leaves_nothing_of_a_share() {
+        let mut seen = task_at(100, 9_000, 200);
+        assert!(u64::from(seen.cpu_share) > WHOLE / 2);
+        let (days, ran) = (Span::from_millis(5 * 86_400_000), Span::from_micros(100));
+        seen.observe(seen.woken + days, &wakeup(), days, ran);
+        assert_eq!(seen.cpu_share, 0);
     }
 
     #[test]

@@ -344,6 +344,8 @@ mod tests {
         classification: Classification,
         arrival: Arrival,
         now: Stamp,
+        /// When it sent its last message.
+        heard: Stamp,
     }
 
     impl TestTask {
@@ -361,13 +363,16 @@ mod tests {
             let arrival = Arrival { comm: Comm::from_text(name), ..raw.decode().unwrap() };
             let classification = Classification::of(classifier.look_up(&arrival.comm));
             let now = Stamp::from_nanos(1 << 40);
-            TestTask { knobs, seen: Behaviour::default(), classification, arrival, now }
+            let seen = Behaviour::default();
+            TestTask { knobs, seen, classification, arrival, now, heard: now }
         }
 
         fn message(&mut self, cause: Cause, ran_us: u64, awake_us: u64) -> Tier {
             let awake = Span::from_micros(awake_us);
             let arrival = Arrival { cause, awake, ..self.arrival };
-            self.seen.observe(self.now, &arrival, Span::from_micros(ran_us));
+            let since = self.now.since(self.heard);
+            self.heard = self.now;
+            self.seen.observe(self.now, &arrival, since, Span::from_micros(ran_us));
             let (its, none) = (&mut self.classification, TierDemand::None);
             its.update(self.now, &self.seen, &arrival, none, &self.knobs);
             self.classification.tier
@@ -376,13 +381,13 @@ mod tests {
         /// Runs for `us` in run intervals of up to 1 ms, then sleeps until `period_us` after the
         /// last wakeup, and wakes up.
         fn cycle(&mut self, us: u64, period_us: u64) -> Tier {
-            let mut ran = 0;
+            let (woken, mut ran) = (self.now, 0);
             while us - ran > 1_000 {
                 ran += 1_000;
+                self.now = woken + Span::from_micros(ran);
                 self.message(Cause::Requeue, 1_000, ran);
             }
-            self.arrival.stopped = self.now + Span::from_micros(us);
-            self.now = self.now + Span::from_micros(period_us);
+            self.now = woken + Span::from_micros(period_us);
             self.message(Cause::Wakeup, us - ran, 0)
         }
 
@@ -550,8 +555,6 @@ mod tests {
         let settle = |facts: Option<Facts>, name| {
             let mut task = TestTask::of(name);
             task.arrival.facts = facts;
-            // These facts count no wakeups, so only the floor can raise the tier.
-            task.classification.behaves = Tier::Batch;
             task.message(Cause::Requeue, 4_000, 60_000)
         };
         let kthread = Facts { kthread: true, ..Facts::default() };

@@ -64,14 +64,15 @@ impl Crowd {
         }
         let length = now.since(self.began);
         if length >= WINDOW {
-            self.evaluate(length.as_nanos());
+            self.evaluate(length);
             (self.began, self.urgent, self.crowd) = (now, Span::ZERO, Span::ZERO);
         }
     }
 
     /// Evaluates a window. While the urgent tasks outside the crowd take too much, it grows.
-    fn evaluate(&mut self, length: u64) {
-        let too_much = |time: Span| time.as_nanos() * MOST > length * self.cpus;
+    fn evaluate(&mut self, length: Span) {
+        let most = length.scale(self.cpus, MOST);
+        let too_much = |time: Span| time > most;
         let is_calm = !too_much(self.urgent + self.crowd);
         self.calm = if is_calm { self.calm.saturating_add(1) } else { 0 };
         self.parts = match self.parts {
@@ -141,6 +142,14 @@ mod tests {
         assert!(crowd.holds(false, QUARTER));
         pass(&mut crowd, 1, 30, 20);
         assert!(!crowd.holds(true, (1, 1)));
+    }
+
+    /// The first window begins with the clock, at the start of the machine.
+    #[test]
+    fn a_window_of_a_year_on_very_many_cpus_is_not_full() {
+        let mut crowd = Crowd::new(1024);
+        crowd.on_message(Stamp::from_nanos(1 << 55), Tier::LatCritical, false, WINDOW);
+        assert!(!crowd.holds(false, (1, 1)));
     }
 
     #[test]

@@ -142,8 +142,18 @@ impl Task {
 
     /// Notes whether a Batch task was preempted. `ran` is the CPU time since its last message,
     /// before which it was given a slice; `is_behind` says whether it has had less than its share.
-    pub fn note_end(&mut self, cause: Cause, ran: Span, is_behind: bool, knobs: &Knobs) {
-        let given = || slice(&self.need(knobs), Mode::default(), knobs);
+    /// `knobs` returns those by which that slice was computed: the user may demand one.
+    pub fn note_end(
+        &mut self,
+        cause: Cause,
+        ran: Span,
+        is_behind: bool,
+        knobs: impl FnOnce() -> Knobs,
+    ) {
+        let given = || {
+            let knobs = knobs();
+            slice(&self.need(&knobs), Mode::default(), &knobs)
+        };
         self.preempted = cause == Cause::Requeue
             && is_behind
             && self.classification.tier == Tier::Batch
@@ -176,14 +186,14 @@ mod tests {
         task.classification.tier = Tier::Batch;
         let whole = knobs.batch_slice;
         let mut comes_first = |cause, ran| {
-            task.note_end(cause, ran, true, &knobs);
+            task.note_end(cause, ran, true, || knobs);
             task.rank(&knobs) == Rank::First
         };
         assert!(comes_first(Cause::Requeue, whole - REST_MIN));
         assert!(!comes_first(Cause::Requeue, whole - REST_MIN.scale(1, 2)));
         assert!(!comes_first(Cause::Wakeup, Span::ZERO));
         task.classification.tier = Tier::LatCritical;
-        task.note_end(Cause::Requeue, Span::ZERO, true, &knobs);
+        task.note_end(Cause::Requeue, Span::ZERO, true, || knobs);
         assert!(!task.preempted);
         assert_eq!(task.rank(&knobs), Rank::New, "its behaviour is not known");
     }

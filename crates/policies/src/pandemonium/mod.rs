@@ -23,6 +23,7 @@ mod known;
 mod learning;
 mod order;
 mod orders;
+mod pick;
 pub(crate) mod placement;
 mod policy_type;
 mod slices;
@@ -36,7 +37,7 @@ use self::forks::has_just_forked;
 use self::known::{NamePrediction, Rank, Task};
 use self::learning::program_of;
 pub use self::order::LIGHT_WAIT;
-use self::order::{Choice, Group, Situation, Turns, choose};
+use self::order::{Group, Turns};
 use self::placement::{PlacementContext, Placer};
 use self::slices::slice;
 use crate::control::detect::Detectors;
@@ -178,12 +179,13 @@ impl Pandemonium {
         let task = self.table.data_mut(slot);
         let before = task.classification;
         let is_behind = self.clock.is_far_ahead_of(task.vruntime);
-        task.note_end(arrival.cause, ran, is_behind, knobs);
+        let given_by = || self.assigned.knobs(before.treatment, knobs);
+        task.note_end(arrival.cause, ran, is_behind, given_by);
         let (tier, takes) = (before.tier, task.behaviour.takes());
         let used = Use { tier, cause: arrival.cause, since, ran, takes };
         self.batch_starvation.on_message(now, &used);
         self.crowd.on_message(now, tier, before.in_crowd, ran);
-        task.behaviour.observe(now, arrival, ran);
+        task.behaviour.observe(now, arrival, since, ran);
         let its = &mut task.classification;
         its.treatment = treatment;
         let takes = task.behaviour.takes();
@@ -216,7 +218,8 @@ impl Pandemonium {
         // Of tasks that run or were decided only the number is known: each counts with this task's
         // weight.
         let waiting: u64 = self.waiting_weight.iter().sum();
-        let contenders = waiting + u64::from(view.running.max(1) + view.queued) * weight;
+        let others = u64::from(view.running.max(1)) + u64::from(view.queued);
+        let contenders = waiting + others * weight;
         let neediest = self.queues[Tier::Batch.index()].peek().map(|(_, key)| key);
         self.clock.advance(ran, contenders.max(weight), neediest);
         ran
@@ -258,53 +261,6 @@ impl Pandemonium {
         let queue = task.classification.tier.index();
         self.waiting_weight[queue] -= u64::from(task.effective_weight);
         self.queues[queue].remove(slot).expect("a waiting task is in the queue of its tier")
-    }
-
-    /// How long a waiting task's turn takes to come: a task that waits for longer is neglected, and
-    /// every rescue follows from the time beyond. A task above Batch waits for a slice of each task
-    /// above Batch, spread over the CPUs. A Batch task waits besides for the Batch slice, scaled by
-    /// the weight of all Batch tasks over its own, spread over the CPUs; at most [`LIGHT_WAIT`].
-    fn turn(&self, slot: Slot, group: Group) -> Span {
-        let cpus = u64::from(self.limits.cpus);
-        let urgent = self.waiting_in(Tier::LatCritical) + self.waiting_in(Tier::Interactive);
-        let urgent_turn = self.knobs.slice.scale(urgent as u64, cpus);
-        if group == Group::Urgent {
-            return urgent_turn;
-        }
-        let contenders = self.waiting_weight[Tier::Batch.index()] + cpus * self.batch_weight;
-        let weight = u64::from(self.table.data(slot).effective_weight.max(1));
-        urgent_turn + self.knobs.batch_slice.scale(contenders, weight * cpus).min(LIGHT_WAIT)
-    }
-
-    /// For how long beyond its turn the longest waiting task of a group waits.
-    fn age(&self, now: Stamp, group: Group) -> Option<Span> {
-        let oldest = self.table.oldest_of(group.class())?;
-        Some(self.table.waited(oldest, now) - self.turn(oldest, group))
-    }
-
-    /// Picks the next task and the reason. Changes nothing.
-    fn pick(&self, context: &PlacementContext) -> Option<(Slot, Reason)> {
-        let oldest = self.table.oldest()?;
-        if self.knobs.rules.fifo_mode && context.view.running < context.view.cpus {
-            return Some((oldest, Reason::Fifo));
-        }
-        let situation = Situation {
-            waits: Tier::ALL.map(|tier| self.waiting_in(tier) > 0),
-            ages: Group::ALL.map(|group| self.age(context.now, group)),
-        };
-        let (choice, reason) =
-            choose(&situation, &self.turns, context.mode, &self.limits, &self.knobs)?;
-        let slot = match choice {
-            Choice::First(Tier::LatCritical) => {
-                self.queues[Tier::LatCritical.index()].peek().map(|(slot, _)| slot)
-            }
-            Choice::First(tier) => {
-                let last_cpu = |slot| self.table.request(slot).map(|request| request.cpu);
-                self.placer.nearest(&self.queues[tier.index()], context, last_cpu)
-            }
-            Choice::Oldest(group) => self.table.oldest_of(group.class()),
-        };
-        slot.map(|slot| (slot, reason))
     }
 
     /// Whether the task stays in its queue, where virtual time orders it. A Batch task that was

@@ -30,8 +30,9 @@ use pandemonium_engine::table::Class;
 use pandemonium_engine::task::{Reason, Tier, Weight};
 use pandemonium_engine::time::Span;
 
-/// A low-weight task is rescued only after it has waited this long beyond its turn, so that rescues
-/// do not give it more than the share of its weight. Far below the kernel's watchdog of 5 s.
+/// While no CPU is free, a low-weight task is rescued only after it has waited this long beyond its
+/// turn, so that rescues do not give it more than the share of its weight. Far below the kernel's
+/// watchdog of 5 s.
 pub const LIGHT_WAIT: Span = Span::from_millis(1_000);
 
 /// Waiting tasks whose ages are compared.
@@ -71,6 +72,8 @@ pub struct Situation {
     /// How long the longest waiting task waits beyond its turn, in the order of [`Group::ALL`];
     /// `None` if there is no such task.
     pub ages: [Option<Span>; 3],
+    /// Whether a CPU is free.
+    pub has_free_cpu: bool,
 }
 
 /// The earlier decisions that the next one depends on.
@@ -105,6 +108,7 @@ pub fn choose(
     let (overflow, hard, soft) = (limits.overflow_rescue, limits.starvation, knobs.sojourn_thresh);
     let is_beyond =
         |group: Group, limit: Span| waiting.ages[group as usize].is_some_and(|age| age > limit);
+    let low_weight_limit = if waiting.has_free_cpu { hard } else { hard.max(LIGHT_WAIT) };
     let is_due =
         rules.deficit && is_beyond(Group::Batch, soft) && turns.deficit >= budget(mode, limits);
     let first = |tier: Tier, reason| Some((Choice::First(tier), reason));
@@ -120,7 +124,7 @@ pub fn choose(
         rescue(Reason::OverflowRescue, rules.overflow_rescue, Group::Batch, overflow),
         first(Tier::Batch, Reason::Deficit).filter(|_| is_due),
         starved(Group::Batch, hard),
-        starved(Group::Light, hard.max(LIGHT_WAIT)),
+        starved(Group::Light, low_weight_limit),
         order(Tier::LatCritical),
         order(Tier::Interactive),
         rescue(Reason::CodelRescue, rules.codel_rescue, Group::Batch, soft),
@@ -160,7 +164,8 @@ mod tests {
     }
 
     /// A task of every tier waits, none beyond its turn.
-    const ALL: Situation = Situation { waits: [true; 3], ages: [ms(0), ms(0), None] };
+    const ALL: Situation =
+        Situation { waits: [true; 3], ages: [ms(0), ms(0), None], has_free_cpu: false };
 
     const BATCH_ALONE: [bool; 3] = [true, false, false];
 
@@ -209,16 +214,21 @@ mod tests {
 
     #[test]
     fn batch_alone_is_ordered_by_key_and_beyond_the_threshold_by_age() {
-        let alone = |age| Situation { waits: BATCH_ALONE, ages: [None, ms(age), None] };
+        let alone = |age| Situation { waits: BATCH_ALONE, ages: [None, ms(age), None], ..ALL };
         assert_eq!(plain(alone(5)), (Choice::First(Tier::Batch), Reason::Order));
         assert_eq!(plain(alone(6)), (Choice::Oldest(Group::Batch), Reason::CodelRescue));
         let by_key = Some((Choice::First(Tier::Batch), Reason::Order));
         assert_eq!(decide(alone(6), RESCUED, |_| ()), by_key);
         assert_eq!(decide(Situation::default(), FRESH, |_| ()), None);
-        let low_weight = |age| Situation { waits: BATCH_ALONE, ages: [None, None, ms(age)] };
+        let low_weight = |age| Situation { waits: BATCH_ALONE, ages: [None, None, ms(age)], ..ALL };
         assert_eq!(plain(low_weight(999)), (Choice::First(Tier::Batch), Reason::Order));
         assert_eq!(
             plain(low_weight(1_001)),
+            (Choice::Oldest(Group::Light), Reason::StarvationRescue)
+        );
+        let beside_free_cpu = Situation { has_free_cpu: true, ..low_weight(101) };
+        assert_eq!(
+            plain(beside_free_cpu),
             (Choice::Oldest(Group::Light), Reason::StarvationRescue)
         );
     }
@@ -244,7 +254,7 @@ mod tests {
             (knobs.rules.overflow_rescue, knobs.rules.starvation_rescue) = (false, false);
         };
         assert_eq!(decide(old, FRESH, no_rescue), first(Tier::LatCritical));
-        let batch = Situation { waits: BATCH_ALONE, ages: [None, ms(50), None] };
+        let batch = Situation { waits: BATCH_ALONE, ages: [None, ms(50), None], ..ALL };
         assert_eq!(
             decide(batch, FRESH, |knobs| {
                 (knobs.rules.overflow_rescue, knobs.rules.codel_rescue) = (false, false);

@@ -13,7 +13,7 @@ use pandemonium_engine::placement::{may_use, usual_place};
 use pandemonium_engine::runqueue::{Runqueue, Slot};
 use pandemonium_engine::task::{CPUS_MAX, CpuId, Placement, Request, Tier};
 use pandemonium_engine::time::{Span, Stamp};
-use pandemonium_engine::topology::{Domain, Topology};
+use pandemonium_engine::topology::{CpuMask, Domain, Topology};
 
 /// With `low_power`, so many Batch tasks wait in the queue of a busy CPU before an idle CPU is
 /// woken. Chosen: then three tasks share a CPU, which slows one hog and two less busy tasks hardly
@@ -97,10 +97,10 @@ impl Placer {
     ) -> (Placement, bool) {
         let domain = own.or(self.domain.as_ref());
         if let Some(cpu) = domain.and_then(|it| self.place_in_domain(it, request, context)) {
-            return (
-                Placement::Cpu(cpu),
-                request.kicked == Some(cpu) && context.knobs.rules.preempt,
-            );
+            // The CPU on which the process decides is free when the round ends.
+            let is_here = context.view.here == Some(cpu);
+            let kicks = request.kicked == Some(cpu) && !is_here && context.knobs.rules.preempt;
+            return (Placement::Cpu(cpu), kicks);
         }
         let (view, knobs) = (context.view, context.knobs);
         let anywhere = knobs.affinity == Affinity::Off;
@@ -162,8 +162,10 @@ impl Placer {
         }
         let free = |cpu: &CpuId| self.waiting_at(*cpu, context) == 0;
         let idle = usable().filter(|cpu| context.view.idle.contains(*cpu)).filter(free);
-        let worse =
-            |cpu: &CpuId| (self.has_busy_sibling(*cpu, context), self.farness(*cpu, request));
+        let busy_cores = self.busy_cores(context);
+        let has_busy_sibling =
+            |cpu: CpuId| self.core(cpu).is_some_and(|core| busy_cores.contains(core));
+        let worse = |cpu: &CpuId| (has_busy_sibling(*cpu), self.farness(*cpu, request));
         let inside = |cpu: &CpuId| domain.cpus.contains(*cpu) && may(cpu);
         idle.min_by_key(worse)
             .or(context.view.here.filter(inside).filter(free))
@@ -179,14 +181,17 @@ impl Placer {
         (cpu != request.cpu, !self.topology.shares_l2(cpu, request.cpu))
     }
 
-    /// Whether an SMT sibling of the CPU is busy: half a core is slower than a whole core with a
-    /// cold cache.
-    fn has_busy_sibling(&self, cpu: CpuId, context: &PlacementContext) -> bool {
-        let core = self.topology.place(cpu).core;
-        let others = (0..self.topology.cpus()).filter_map(|cpu| CpuId::new(cpu as i32));
-        let mut siblings =
-            others.filter(|other| *other != cpu && self.topology.place(*other).core == core);
-        siblings.any(|sibling| !context.view.idle.contains(sibling))
+    /// The cores with a CPU that is not idle. An idle CPU of such a core has a busy SMT sibling:
+    /// half a core is slower than a whole core with a cold cache.
+    fn busy_cores(&self, context: &PlacementContext) -> CpuMask {
+        let cpus = (0..self.topology.cpus() as i32).filter_map(CpuId::new);
+        let busy = cpus.filter(|cpu| !context.view.idle.contains(*cpu));
+        busy.filter_map(|cpu| self.core(cpu)).collect()
+    }
+
+    /// The core of a CPU, if it is known. There are no more cores than CPUs.
+    fn core(&self, cpu: CpuId) -> Option<CpuId> {
+        CpuId::new(self.topology.place(cpu).core.into())
     }
 
     /// Whether one more task may wait in the CPU's own queue: few tasks are in it, and their slices
@@ -276,7 +281,6 @@ mod tests {
     use pandemonium_engine::facts::CpuSet;
     use pandemonium_engine::task::{Pid, Ticket};
     use pandemonium_engine::time::Vtime;
-    use pandemonium_engine::topology::CpuMask;
     use pandemonium_engine::topology::CpuPlace;
 
     fn cpu(number: i32) -> CpuId {
@@ -558,6 +562,22 @@ mod tests {
         let placed = |own| placer.place(&request, Tier::Batch, own, &context).0;
         assert_eq!(placed(None), Placement::Cpu(cpu(0)));
         assert_eq!(placed(Some(&of(3))), Placement::Cpu(cpu(3)));
+    }
+
+    #[test]
+    fn in_a_domain_too_the_cpu_of_the_scheduler_process_is_not_kicked() {
+        let domain = Domain { cpus: cpus(0b100), strict: true };
+        let placer = Placer::new(&Setup { domain: Some(domain), ..Setup::of_cpus(4) });
+        let (limits, knobs) = (Scaling::new(4), Knobs::default());
+        let (now, mode) = (Stamp::from_nanos(1 << 30), Mode::default());
+        let placed = |here| {
+            let view = view(here);
+            let context =
+                PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
+            placer.place(&request(Some(2)), Tier::LatCritical, None, &context)
+        };
+        assert_eq!(placed(2), (Placement::Cpu(cpu(2)), false));
+        assert_eq!(placed(1), (Placement::Cpu(cpu(2)), true));
     }
 
     #[test]

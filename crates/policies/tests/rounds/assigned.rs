@@ -5,7 +5,9 @@
 use crate::script::arrival;
 use crate::shares::{is_about, ran};
 use crate::world::{World, sent};
-use pandemonium_engine::task::{Arrival, Comm, CpuId, Dispatch, Pid, Placement, Tier, Weight};
+use pandemonium_engine::task::{
+    Arrival, Cause, Comm, CpuId, Dispatch, Pid, Placement, Tier, Weight,
+};
 use pandemonium_engine::time::Span;
 use pandemonium_engine::topology::Domain;
 use pandemonium_engine::treatment::{Assignment, TierDemand, Treatment};
@@ -59,6 +61,32 @@ fn a_demanded_slice_replaces_the_knob_s() {
     let policy =
         treating(Treatment { tier, slice, weight: Some(Weight::new(128)), ..Treatment::default() });
     assert_eq!(decided(policy, arrival(1, 1)).slice, slice);
+}
+
+/// Task 1 is behind, and loses its CPU after 5 ms: its place among those decided then.
+#[test]
+fn a_task_is_preempted_before_the_end_of_the_slice_that_was_demanded() {
+    let place_after = |slice| {
+        let tier = TierDemand::Fixed(Tier::Batch);
+        let mut policy = treating(Treatment { tier, slice, ..Treatment::default() });
+        let mut world = World::new(&mut policy);
+        let mut decided = |pid, ticket, ms| {
+            let ran = Span::from_millis(ms);
+            let cause = if ticket == 1 { Cause::New } else { Cause::Requeue };
+            let message = Arrival { cause, run_interval: ran, awake: ran, ..arrival(pid, ticket) };
+            world.port.log.clear();
+            world.port.ring.push_back(message);
+            world.round(Limits { arrivals: 4096, dispatches: 1, extra: 0 });
+            let [dispatch] = sent(&world.port.log)[..] else { panic!("one task waits") };
+            dispatch.vtime
+        };
+        decided(1, 1, 0);
+        decided(2, 1, 0);
+        decided(2, 2, 200);
+        decided(1, 2, 5)
+    };
+    let [short, long] = [2, 9].map(|ms| place_after(Span::from_millis(ms)));
+    assert!(long < short, "it comes first if its slice is not used up");
 }
 
 #[test]
