@@ -8,6 +8,7 @@ use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, family, kernel, probe::Samples, report, wakeups, watch};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
+use std::cell::RefCell;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -47,7 +48,8 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "traced",
         about: "a debugger stops the worker for longer than the kernel's watchdog waits, and the \
-            supervisor cannot continue it: the same holds",
+            supervisor cannot continue it: the same holds, and meanwhile hogs have CPU time by \
+            their weights",
         cpus: Some(2),
         limit_s: 120,
         exact: true,
@@ -153,6 +155,10 @@ const SECONDS: u64 = 4;
 /// How long no decision comes, in seconds. The watchdog waits for five.
 pub(super) const STALL_S: u64 = 7;
 const MINUTE_S: u64 = 60;
+/// A nice value, of which the weight is a third of that of nice 0. The backend's slices are by
+/// weight and end at ticks, which makes the difference smaller where the kernel has 250 a second.
+const NICER: i32 = 5;
+const BY_WEIGHT: std::ops::RangeInclusive<f64> = 1.8..=3.3;
 /// The length of a burst of a real-time task, and of the pause after it.
 const BURST: Duration = Duration::from_millis(20);
 /// For how long there are bursts, in seconds.
@@ -218,10 +224,26 @@ fn stall_for(guest: &Guest, seconds: u64) -> Result<()> {
 
 fn traced(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &[])?;
-    let load = Load::start(&[Kind::Hog, Kind::Hog, Kind::Hog, Kind::Sleeper { pause_us: 2_000 }])?;
+    // Each CPU gets one of each, as the kernel's own scheduler would place them.
+    let mut kinds = vec![Kind::Hog; guest.cpus];
+    kinds.extend(vec![Kind::NiceHog { nice: NICER }; guest.cpus]);
+    kinds.push(Kind::Sleeper { pause_us: 2_000 });
+    let load = Load::start(&kinds)?;
     sleep(SETTLE);
-    let stop = |worker| trace(worker, true);
-    no_decision(&scheduler, &load, STALL_S, stop, |worker| trace(worker, false))?;
+    let before = RefCell::new(Vec::new());
+    let stop = |worker| {
+        trace(worker, true)?;
+        *before.borrow_mut() = load.steps();
+        Ok(())
+    };
+    let go_on = |worker| {
+        let before = before.borrow();
+        let work: Vec<u64> =
+            load.steps().iter().zip(&*before).map(|(now, was)| now - was).collect();
+        trace(worker, false)?;
+        expect_by_weight(&work[..guest.cpus], &work[guest.cpus..2 * guest.cpus])
+    };
+    no_decision(&scheduler, &load, STALL_S, stop, go_on)?;
     drop(load);
     scheduler.finish().map(drop)
 }
@@ -247,6 +269,19 @@ fn no_decision(
     ensure!(ms >= 1_000 * (seconds - 1), "the backend decided for {ms} ms");
     let decided = scheduler.statistics()?.count("nr_batch")? - before;
     ensure!(decided > 0, "the process decides nothing afterwards");
+    Ok(())
+}
+
+/// Expects that the nicer hogs did less than the others, and those of the same weight the same.
+fn expect_by_weight(plain: &[u64], nicer: &[u64]) -> Result<()> {
+    let ratio = plain.iter().sum::<u64>() as f64 / nicer.iter().sum::<u64>().max(1) as f64;
+    report::note(format!("hogs {plain:?}, nicer ones {nicer:?}: {ratio:.2} times as much"));
+    ensure!(BY_WEIGHT.contains(&ratio), "hogs did {ratio:.2} times as much as nicer ones");
+    for alike in [plain, nicer] {
+        let (least, most) = (alike.iter().min(), alike.iter().max());
+        let is_fair = least.zip(most).is_some_and(|(least, most)| least * 4 >= most * 3);
+        ensure!(is_fair, "hogs of the same weight did different amounts of work: {alike:?}");
+    }
     Ok(())
 }
 

@@ -2,9 +2,11 @@
 
 //! Loading and unloading.
 
+use super::held_up;
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
-use crate::guest::{Guest, kernel, report};
+use crate::guest::statistics::Statistics;
+use crate::guest::{Guest, kernel, report, wakeups};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
 use std::time::Duration;
@@ -29,8 +31,10 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "slow-start",
         about: "the worker process is delayed between loading and its first round, longer than the \
-            kernel's watchdog allows a task to wait: a busy machine must make progress meanwhile",
+            kernel's watchdog allows a task to wait: meanwhile hogs make progress, and no wakeup \
+            waits for more than 50 ms",
         limit_s: 90,
+        exact: true,
         once: true,
         run: slow_start,
         ..USUAL
@@ -40,6 +44,8 @@ pub const ALL: &[Scenario] = &[
 const RELOADS: usize = 6;
 /// The kernel's watchdog ejects the scheduler after 5 s.
 const DELAY: Duration = Duration::from_secs(8);
+/// How long wakeups are measured meanwhile, in seconds.
+const MEASURED_S: u64 = 5;
 
 fn reload(guest: &Guest) -> Result<()> {
     for round in 1..=RELOADS {
@@ -56,8 +62,12 @@ fn slow_start(guest: &Guest) -> Result<()> {
     let delay = DELAY.as_millis().to_string();
     let scheduler = Scheduler::start(guest, &["--plant-start-delay-ms", &delay])?;
     let load = Load::start(&vec![Kind::Hog; 4 * guest.cpus])?;
-    let meanwhile = load.steps_in(DELAY - Duration::from_secs(1));
+    let probe = wakeups::start(MEASURED_S)?;
+    let meanwhile = load.steps_in(Duration::from_secs(MEASURED_S));
+    held_up::expect_early(&probe.finish()?)?;
     scheduler.expect_in_charge()?;
+    // Statistics are served from the first round on. A request waits for two seconds.
+    ensure!(Statistics::ask().is_err(), "its first round was not delayed");
     ensure!(meanwhile.iter().all(|&units| units > 0), "a hog makes no progress: {meanwhile:?}");
     let afterwards = load.steps_in(Duration::from_secs(2));
     ensure!(afterwards.iter().all(|&units| units > 0), "a hog makes no progress: {afterwards:?}");
