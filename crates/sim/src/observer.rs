@@ -63,7 +63,7 @@ pub enum Fault {
     StaleTicket,
     /// The clocks of the CPUs disagree.
     ClockSkew,
-    /// CPUs go offline or online: the scheduler is loaded again.
+    /// CPUs go offline or online: the scheduler stays loaded, or is loaded again.
     Hotplug,
     /// A task's affinity mask changes.
     Affinity,
