@@ -126,6 +126,10 @@ pub struct Options {
     #[arg(long, value_enum, value_name = "FAULT", hide = true)]
     pub plant: Option<Fault>,
 
+    /// How many milliseconds that lasts, instead of without end
+    #[arg(long, value_name = "MS", hide = true)]
+    pub plant_for_ms: Option<u64>,
+
     /// Load everything and attach nothing, to find out whether this program could take over from
     /// the one that schedules
     #[arg(long, hide = true)]

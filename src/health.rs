@@ -114,6 +114,7 @@ fn wasteful(before: &Reading, after: &Reading) -> Option<String> {
         (is.bounced.saturating_sub(was.bounced), decisions, "decisions named a forbidden CPU"),
         (is.cancelled.saturating_sub(was.cancelled), decisions, "decisions came too late"),
         (counted.events(Event::Stolen), wakeups, "wakeups took another task's record"),
+        (counted.events(Event::Contended), wakeups, "wakeups found the task's record in use"),
     ];
     if let Some((part, whole, what)) = shares.into_iter().find(|it| is_too_many(it.0, it.1)) {
         return Some(format!("{part} of {whole} {what}"));

@@ -116,6 +116,8 @@ mod settings;
 #[cfg(not(docsrs))]
 mod shared;
 #[cfg(not(docsrs))]
+mod silence;
+#[cfg(not(docsrs))]
 mod stalls;
 #[cfg(not(docsrs))]
 mod stats;

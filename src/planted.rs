@@ -10,15 +10,17 @@ use std::time::Duration;
 
 /// From the start of the worker's housekeeping to the fault.
 const AFTER: Span = Span::from_millis(2_000);
+/// A year.
+const FOR_EVER: Span = Span::from_millis(365 * 86_400_000);
 
 /// What a worker does instead of its next round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Fault {
     /// It panics.
     Panic,
-    /// It computes without end.
+    /// It computes.
     Endless,
-    /// It waits in the kernel without end.
+    /// It waits in the kernel.
     Blocked,
 }
 
@@ -27,6 +29,8 @@ pub struct Planted {
     /// The delay before every round.
     delay: Option<Duration>,
     fault: Option<Fault>,
+    /// How long the fault lasts.
+    lasts: Span,
     started: Stamp,
 }
 
@@ -34,24 +38,29 @@ impl Planted {
     /// What the options ask for.
     pub fn of(options: &Options, started: Stamp) -> Self {
         let delay = options.plant_delay_us.map(Duration::from_micros);
-        Planted { delay, fault: options.plant, started }
+        let lasts = options.plant_for_ms.map_or(FOR_EVER, Span::from_millis);
+        Planted { delay, fault: options.plant, lasts, started }
     }
 
     /// Called before every round.
-    pub fn strike(&self) {
+    pub fn strike(&mut self) {
         if let Some(delay) = self.delay {
             std::thread::sleep(delay);
         }
         let Some(fault) = self.fault else { return };
-        if clock::now().since(self.started) < AFTER {
+        let begun = clock::now();
+        if begun.since(self.started) < AFTER {
             return;
         }
+        self.fault = None;
         match fault {
             Fault::Panic => panic!("a planted panic"),
-            Fault::Endless => loop {
-                std::hint::spin_loop();
-            },
-            Fault::Blocked => std::thread::sleep(Duration::MAX),
+            Fault::Endless => {
+                while clock::now().since(begun) < self.lasts {
+                    std::hint::spin_loop();
+                }
+            }
+            Fault::Blocked => std::thread::sleep(Duration::from_nanos(self.lasts.as_nanos())),
         }
     }
 }

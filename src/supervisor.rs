@@ -18,6 +18,7 @@ use super::record::{self, Recording};
 use super::restarts::{Ended, Next, Restarts};
 use super::rules::RuleKeeper;
 use super::shared::Shared;
+use super::silence::{Seen, Silence, Verdict};
 use super::stats::{self, Source};
 use super::upgrade::{self, Handover};
 use super::urgent_cpus;
@@ -29,7 +30,7 @@ use super::{
 use anyhow::anyhow;
 use pandemonium_engine::adapting::INTERVAL;
 use pandemonium_engine::knobs::{KeySet, KnobProfile};
-use pandemonium_engine::time::Span;
+use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight;
 use pandemonium_rules::Rules;
@@ -265,8 +266,16 @@ fn keep_running(
             End::Killed => {
                 compaction.restore();
                 grace_periods.iter().for_each(KernelSetting::restore);
-                output::warn("the scheduling process did not end within 3 s, and was killed");
+                output::warn("the scheduling process did not end at the signal, and was killed");
                 return Ok(Finish::Exit(ExitCode::SUCCESS));
+            }
+            End::Silent => {
+                compaction.restore();
+                return Err(Failure::Ejected(
+                    "the scheduling process did not notice it for 20 s, and was killed; the \
+                     kernel's log has the reason (`dmesg | grep sched_ext`)"
+                        .into(),
+                ));
             }
             End::NotStarted => return Ok(Finish::Exit(ExitCode::SUCCESS)),
             End::Upgraded(worker) => return Ok(Finish::Upgrade(worker)),
@@ -378,7 +387,7 @@ fn adapt_every_second(options: &Options, source: &Source) -> Arc<Mutex<EventLog>
     let (source, log_of_thread) = (source.clone(), Arc::clone(&log));
     let (options, print) = (options.clone(), options.verbose && options.stats.is_none());
     thread::spawn(move || {
-        let mut cpus = CpuFollower::default();
+        let (mut cpus, mut silence) = (CpuFollower::default(), Silence::default());
         let mut before = source.read();
         let mut idle_before = IdleTime::read(before.at);
         loop {
@@ -391,6 +400,7 @@ fn adapt_every_second(options: &Options, source: &Source) -> Arc<Mutex<EventLog>
                 (before, idle_before) = (after, idle);
                 continue;
             }
+            end_silence(&mut silence, &source, &after);
             cpus.follow(&options, &source, after.numbers.cpus);
             let share = idle.zip(idle_before).and_then(|(now, then)| now.share_since(&then));
             source.adaptive.step(&before, &after, share);
@@ -406,6 +416,23 @@ fn adapt_every_second(options: &Options, source: &Source) -> Arc<Mutex<EventLog>
         }
     });
     log
+}
+
+/// Tells of a worker that does not come back from a round, and ends it if it schedules no more.
+fn end_silence(silence: &mut Silence, source: &Source, reading: &Reading) {
+    let seen = Seen {
+        now: reading.at,
+        worker: source.worker.pid(),
+        gap: reading.at.since(Stamp::from_nanos(reading.numbers.last_round_ns)),
+        is_loaded: preflight::is_loaded(),
+    };
+    match silence.look(&seen) {
+        Verdict::Nothing => {}
+        Verdict::Tell(gap) => output::warn(&format!(
+            "the scheduling process has not decided for {gap}: the backend schedules by itself"
+        )),
+        Verdict::End => source.worker.end_silent(),
+    }
 }
 
 /// `vm.compact_unevictable_allowed`, as it was before the first worker, which sets it to 0, or that

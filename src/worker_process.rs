@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// A worker that still schedules so long after its signal is killed. The backend's heartbeat has
 /// come twice by then, and the kernel's watchdog not yet.
 const END_LIMIT: Duration = Duration::from_secs(3);
+/// One that does not schedule, because it loads or unloads, is killed so long after it. systemd
+/// kills both processes after 20 s.
+const UNLOADED_END_LIMIT: Duration = Duration::from_secs(15);
 /// How often the end is looked for meanwhile.
 const GLANCE: Duration = Duration::from_millis(10);
 
@@ -33,6 +36,8 @@ pub struct WorkerProcess {
     events: Mutex<Option<Sender<Event>>>,
     stopping: AtomicBool,
     killed: AtomicBool,
+    /// It did not notice that its scheduler was unloaded, and is ended for that.
+    silent: AtomicBool,
 }
 
 /// What the thread that waits for a worker is told.
@@ -49,6 +54,8 @@ pub enum End {
     Exited(ExitStatus),
     /// It did not react to its signal and was killed.
     Killed,
+    /// It did not notice that its scheduler was unloaded, and was killed.
+    Silent,
     /// A signal came before it started.
     NotStarted,
     /// It goes on, with this process number: another program is to take over from it.
@@ -86,8 +93,12 @@ impl WorkerProcess {
         let mut slot = lock(&self.child);
         let Some(mut child) = slot.take() else { return Ok(End::NotStarted) };
         let status = child.wait().map_err(Failure::internal)?;
-        let killed = self.killed.load(Ordering::SeqCst) && status.signal() == Some(libc::SIGKILL);
-        Ok(if killed { End::Killed } else { End::Exited(status) })
+        let is = |why: &AtomicBool| why.load(Ordering::SeqCst);
+        Ok(match status.signal() {
+            Some(libc::SIGKILL) if is(&self.killed) => End::Killed,
+            Some(libc::SIGKILL) if is(&self.silent) => End::Silent,
+            _ => End::Exited(status),
+        })
     }
 
     /// Waits for the end of a worker that a signal has asked to end.
@@ -123,14 +134,28 @@ impl WorkerProcess {
                     wake_worker::until(|| self.has_ended() || Instant::now() >= deadline);
                 });
             }
-            while !self.has_ended() && Instant::now() < deadline {
+            let last = deadline - END_LIMIT + UNLOADED_END_LIMIT;
+            while !self.has_ended() {
+                let limit = if preflight::is_loaded() { deadline } else { last };
+                if Instant::now() >= limit {
+                    self.killed.store(true, Ordering::SeqCst);
+                    self.signal(libc::SIGKILL);
+                    break;
+                }
                 thread::sleep(GLANCE);
             }
-            if !self.has_ended() && preflight::is_loaded() {
-                self.killed.store(true, Ordering::SeqCst);
-                self.signal(libc::SIGKILL);
-            }
         });
+    }
+
+    /// Kills a worker that did not notice that its scheduler was unloaded.
+    pub fn end_silent(&self) {
+        self.silent.store(true, Ordering::SeqCst);
+        self.signal(libc::SIGKILL);
+    }
+
+    /// Its process number, while there is one.
+    pub fn pid(&self) -> Option<u32> {
+        lock(&self.child).as_ref().map(Child::id)
     }
 
     /// Waits for so long, or until a signal asks for the end.

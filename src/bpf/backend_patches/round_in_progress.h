@@ -46,10 +46,13 @@ static __always_inline bool patch_move_scheduler(u64 enq_flags, bool serves_deci
 	return true;
 }
 
-/* Whether the scheduler process keeps its CPU: in a round, and before its first one. */
+/*
+ * Whether the scheduler process keeps its CPU: in a round, and before its first one. In a stall it
+ * takes turns with the tasks of the CPU, because its round may have no end.
+ */
 static __always_inline bool patch_keeps_deciding(void)
 {
-	return patch_activity != PATCH_RESTING;
+	return patch_activity != PATCH_RESTING && !patch_stall.since;
 }
 
 #endif

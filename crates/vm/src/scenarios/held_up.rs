@@ -146,6 +146,12 @@ pub const STALLED_60: Scenario = Scenario {
     ..USUAL
 };
 
+pub const STALLED_60_1_CPU: Scenario =
+    Scenario { name: "stalled-60-1-cpu", cpus: Some(1), ..STALLED_60 };
+
+pub const STALLED_60_4_CPUS: Scenario =
+    Scenario { name: "stalled-60-4-cpus", cpus: Some(4), limit_s: 400, ..STALLED_60 };
+
 /// The longest wakeup while the worker is stopped.
 const WORST_US: f64 = 50_000.0;
 const STOPS: u64 = 10;

@@ -44,8 +44,9 @@ pub const ALL: &[Scenario] = &[
 const RELOADS: usize = 6;
 /// The kernel's watchdog ejects the scheduler after 5 s.
 const DELAY: Duration = Duration::from_secs(8);
-/// How long wakeups are measured meanwhile, in seconds.
+/// How long wakeups are measured meanwhile, and from the start of the load, in seconds.
 const MEASURED_S: u64 = 5;
+const LOADING_S: u64 = 3;
 
 fn reload(guest: &Guest) -> Result<()> {
     for round in 1..=RELOADS {
@@ -60,11 +61,15 @@ fn reload(guest: &Guest) -> Result<()> {
 
 fn slow_start(guest: &Guest) -> Result<()> {
     let delay = DELAY.as_millis().to_string();
-    let scheduler = Scheduler::start(guest, &["--plant-start-delay-ms", &delay])?;
     let load = Load::start(&vec![Kind::Hog; 4 * guest.cpus])?;
+    // From the load on.
+    let loading = wakeups::start(LOADING_S)?;
+    let scheduler = Scheduler::start(guest, &["--plant-start-delay-ms", &delay])?;
     let probe = wakeups::start(MEASURED_S)?;
     let meanwhile = load.steps_in(Duration::from_secs(MEASURED_S));
-    held_up::expect_early(&probe.finish()?)?;
+    for waits in [loading, probe] {
+        held_up::expect_early(&waits.finish()?)?;
+    }
     scheduler.expect_in_charge()?;
     // Statistics are served from the first round on. A request waits for two seconds.
     ensure!(Statistics::ask().is_err(), "its first round was not delayed");

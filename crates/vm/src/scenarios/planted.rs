@@ -2,7 +2,7 @@
 
 //! A scheduler with a planted fault: it waits in a round, never ends one, or panics.
 
-use super::held_up::{SETTLE, STALL_S, expect_early};
+use super::held_up::{SETTLE, STALL_S, expect_early, expect_stall, signal};
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::{EXIT_LIMIT, Ended, STOP_LIMIT, Scheduler};
 use crate::guest::{Guest, kernel, report, wakeups, watch};
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "blocked",
-        about: "the worker waits in the kernel and never comes back: the backend \
-            schedules hogs and sleepers meanwhile, no wakeup waits for more than 50 ms, health \
-            shows it, and a signal ends the scheduler",
+        about: "the worker waits in the kernel for longer than the watchdog waits: the backend \
+            schedules hogs and sleepers meanwhile, no wakeup waits for more than 50 ms, health and \
+            a line tell of it, and then why it was",
         cpus: Some(2),
         limit_s: 120,
         exact: true,
@@ -26,12 +26,21 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "endless-round",
-        about: "the same with a worker that computes in one round without end",
+        about: "the same with a worker that computes in one round as long",
         cpus: Some(2),
         limit_s: 120,
         exact: true,
         once: true,
         run: endless_round,
+        ..USUAL
+    },
+    Scenario {
+        name: "never-back",
+        about: "the worker never comes back from a round: a signal ends the scheduler; if the \
+            kernel has ejected it, a signal does too, and without one it ends with exit code 7",
+        limit_s: 120,
+        once: true,
+        run: never_back,
         ..USUAL
     },
     Scenario {
@@ -48,35 +57,74 @@ pub const ALL: &[Scenario] = &[
 
 /// The fault comes so long after the start (`src/planted.rs`).
 const AFTER: Duration = Duration::from_secs(2);
+/// It lasts longer than wakeups are measured.
+const LASTS_MS: &str = "9000";
 /// From the panic to the kernel's own scheduler.
 const TAKEOVER_LIMIT: Duration = Duration::from_secs(1);
+/// Until a worker without a scheduler is ended (`src/silence.rs`), and until one is that has got a
+/// signal besides (`src/worker_process.rs`).
+const SILENT_LIMIT: Duration = Duration::from_secs(35);
+const SIGNAL_LIMIT: Duration = Duration::from_secs(25);
+const EJECTED: i32 = 7;
 
 fn blocked(guest: &Guest) -> Result<()> {
-    without_decisions(guest, "blocked")
+    without_decisions(guest, "blocked", "it waited in the kernel")
 }
 
 fn endless_round(guest: &Guest) -> Result<()> {
-    without_decisions(guest, "endless")
+    without_decisions(guest, "endless", "one round took so long")
 }
 
-/// Measures wakeups beside hogs while no decision comes, and ends a scheduler that still does not
-/// decide.
-fn without_decisions(guest: &Guest, fault: &str) -> Result<()> {
-    let scheduler = Scheduler::start(guest, &["--plant", fault])?;
+/// Measures wakeups beside hogs while no decision comes, and expects that it is told.
+fn without_decisions(guest: &Guest, fault: &str, cause: &str) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &["--plant", fault, "--plant-for-ms", LASTS_MS])?;
     let mut kinds = vec![Kind::Hog; 2 * guest.cpus];
     kinds.extend([Kind::Sleeper { pause_us: 2_000 }; 2]);
+    // On the worker's CPU too.
+    let bound = |cpu| Kind::BoundSleeper { pause_us: 3_000, cpus: 1u64 << cpu };
+    kinds.extend((0..guest.cpus).map(bound));
     let load = Load::start(&kinds)?;
-    sleep(AFTER + SETTLE);
+    sleep(AFTER);
     let probe = wakeups::start(STALL_S)?;
     let moves = watch::every_worker_moves(&load, STALL_S, |_| scheduler.expect_in_charge());
-    expect_early(&probe.finish()?)?;
-    moves.context("while no decision came")?;
     let statistics = scheduler.statistics()?;
     let health = statistics.text("health")?;
     ensure!(health.contains("has not run for"), "health is {health:?}");
+    expect_early(&probe.finish()?)?;
+    moves.context("while no decision came")?;
+    let told = scheduler.printed();
+    let is_told = told.iter().any(|line| line.contains("has not decided for"));
+    ensure!(is_told, "no line tells of it: {told:?}");
+    // Until it is over, and told.
+    sleep(AFTER + 2 * SETTLE);
+    expect_stall(&scheduler, cause)?;
     drop(load);
-    kernel::expect_no_stall()?;
-    scheduler.stop(libc::SIGTERM, STOP_LIMIT).map(drop)
+    scheduler.finish().map(drop)
+}
+
+fn never_back(guest: &Guest) -> Result<()> {
+    let start = || -> Result<Scheduler> {
+        let scheduler = Scheduler::start(guest, &["--plant", "blocked"])?;
+        sleep(AFTER + SETTLE);
+        Ok(scheduler)
+    };
+    start()?.stop(libc::SIGTERM, STOP_LIMIT).context("while it is loaded")?;
+
+    let eject = || -> Result<Scheduler> {
+        let scheduler = start()?;
+        ensure!(kernel::sysrq('S'), "this kernel has no SysRq keys");
+        kernel::wait_for_state("disabled", STOP_LIMIT)?;
+        Ok(scheduler)
+    };
+    let mut scheduler = eject()?;
+    signal(scheduler.pid(), libc::SIGINT)?;
+    let ended = scheduler.wait_for_end(SIGNAL_LIMIT).context("ejected, after a signal")?;
+    ensure!(ended.status.code() == Some(0), "after a signal: {}", ended.describe());
+
+    let ended = eject()?.wait_for_end(SILENT_LIMIT).context("ejected, without a signal")?;
+    ensure!(ended.status.code() == Some(EJECTED), "without a signal: {}", ended.describe());
+    ensure!(ended.tells("did not notice it"), "it does not say why: {}", ended.describe());
+    Ok(())
 }
 
 fn panic(guest: &Guest) -> Result<()> {

@@ -6,6 +6,7 @@
 use super::control::ask;
 use super::errors::{NOBODY, UNPRIVILEGED, USAGE, expect_refusal};
 use super::top;
+use crate::guest::lives::Life;
 use crate::guest::load::{Kind, Load, mix};
 use crate::guest::memory::Memory;
 use crate::guest::scheduler::{self, Scheduler};
@@ -28,8 +29,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "explain",
-        about: "the running scheduler explains how it classifies a hog and a sleeper, lists both, \
-            and has metrics; only its own user may ask",
+        about: "the running scheduler explains how it classifies a hog, a sleeper and a task with a \
+            hostile name, lists them, and has metrics; only its own user may ask",
         limit_s: 90,
         once: true,
         run: explain,
@@ -166,13 +167,17 @@ fn lab(arguments: &[&str], code: Option<i32>) -> Result<String> {
     Ok(said)
 }
 
+/// Its name would clear a terminal, and is not UTF-8.
+const HOSTILE: Kind =
+    Kind::Named { name: c"\x1b[2J\xff", life: Life::Periodic { period_us: 3_000, work_us: 100 } };
+
 fn explain(guest: &Guest) -> Result<()> {
     let without = &mut scheduler::command(guest, &["explain", "1"]);
     expect_refusal("explain without a scheduler", without, 1, &["no scheduler runs here"])?;
     let scheduler = Scheduler::start(guest, &[])?;
     // Hogs of ordinary weight take turns by orders, and have little to explain.
     let mut plan = vec![Kind::NiceHog { nice: 1 }; 2 * guest.cpus];
-    plan.push(Kind::Sleeper { pause_us: 3_000 });
+    plan.extend([Kind::Sleeper { pause_us: 3_000 }, HOSTILE]);
     let load = Load::start(&plan)?;
     watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
     let pid_of = |wanted: fn(&Kind) -> bool| {
@@ -193,6 +198,9 @@ fn explain(guest: &Guest) -> Result<()> {
     report::note(said.trim());
     ensure!(said.contains("is LatCritical") || said.contains("is Interactive"), "{said}");
     ensure!(said.contains("after a sleep"), "{said}");
+    let hostile = pid_of(|kind| matches!(kind, Kind::Named { .. }))?;
+    let said = ask(guest, &["explain", &hostile])?;
+    ensure!(said.contains("[2J") && !said.contains('\x1b'), "a name is not escaped: {said:?}");
     let said = ask(guest, &["explain", "999999", "--for", "1"])?;
     ensure!(said.contains("There is no task 999999"), "{said}");
     let mut unprivileged = scheduler::command(guest, &["explain", &hog]);

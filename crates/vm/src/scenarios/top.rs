@@ -41,6 +41,7 @@ pub fn tasks(guest: &Guest, hog: &str, sleeper: &str) -> Result<()> {
     let said = ask(guest, &["top", "--once", "--interval", "2", "--rows", "200"])?;
     report::note(said.lines().take(8).collect::<Vec<_>>().join("\n"));
     ensure!(said.contains("tasks ran or waited, sorted by cpu"), "{said}");
+    ensure!(said.contains("[2J") && !said.contains('\x1b'), "a name is not escaped: {said:?}");
     let row = |pid: &str| -> Result<Vec<&str>> {
         let rows = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let mut rows = rows.filter(|words| words.first() == Some(&pid));

@@ -9,7 +9,7 @@ use crate::guest::{Guest, kernel, report};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 const UNIT: &str = "vm-scx-loader.service";
 /// The settings of `services/scx_loader.service` in scx-loader of 2026-05-28, one a line.
@@ -39,8 +39,9 @@ SystemCallFilter=~@aio:EPERM @chown:EPERM @clock:EPERM @cpu-emulation:EPERM @deb
 SystemCallFilter=perf_event_open
 ";
 const START_LIMIT: Duration = Duration::from_secs(150);
-/// How long it schedules a load.
-const RUNS: Duration = Duration::from_secs(6);
+/// How long it schedules a load, in seconds.
+const RUNS_S: usize = 6;
+const DATABASE: &str = "/var/lib/scx_pandemonium_user/procdb.bin";
 /// After 3 s the scheduler kills its worker; the rest is for a slow machine.
 const END_LIMIT: Duration = Duration::from_secs(20);
 
@@ -48,7 +49,7 @@ pub fn runs(guest: &Guest) -> Result<()> {
     let unit = format!(
         "[Service]\nType=exec\nExecStart=/usr/bin/scx_pandemonium_user --stats 1\n{SETTINGS}"
     );
-    let path = format!("/run/systemd/system/{UNIT}");
+    let (path, began) = (format!("/run/systemd/system/{UNIT}"), SystemTime::now());
     fs::write(&path, unit).context("writing the unit")?;
     shell(&format!("systemctl daemon-reload && systemctl start {UNIT}"))?;
     let journal = || shell(&format!("journalctl --unit={UNIT} --output=cat --no-pager"));
@@ -61,9 +62,8 @@ pub fn runs(guest: &Guest) -> Result<()> {
         "while :; do :; done & ".repeat(2 * guest.cpus) + "wait"
     });
     shell(&hogs)?;
-    sleep(RUNS);
+    expect_told()?;
     let statistics = Statistics::ask()?;
-    report::note(format!("health in the sandbox: {}", statistics.text("health")?));
     ensure!(statistics.text("fast_path")? == "loaded", "{}", statistics.text("fast_path")?);
     ensure!(kernel::sched_ext_state()? == "enabled", "{}", tail(&journal()?));
     let start = Instant::now();
@@ -75,6 +75,21 @@ pub fn runs(guest: &Guest) -> Result<()> {
     ensure!(result == "success" && code == "0", "it ended with {result}, exit code {code}");
     let journal = journal()?;
     ensure!(!journal.contains("cannot save"), "in the sandbox: {}", tail(&journal));
+    let saved = fs::metadata(DATABASE).and_then(|file| file.modified()).context(DATABASE)?;
+    ensure!(saved >= began, "the sandbox kept it from saving what it learned");
     fs::remove_file(&path).context("removing the unit")?;
     shell("systemctl daemon-reload").map(drop)
+}
+
+/// While it schedules, health tells what the sandbox forbids. A fault that passes comes before it.
+fn expect_told() -> Result<()> {
+    let mut told = Vec::new();
+    for _ in 0..RUNS_S {
+        sleep(Duration::from_secs(1));
+        told.push(Statistics::ask()?.text("health")?.to_owned());
+    }
+    report::note(format!("health in the sandbox: {told:?}"));
+    let is_told = told.iter().any(|health| health.contains("are not real-time"));
+    ensure!(is_told, "health does not tell that no thread is real-time: {told:?}");
+    Ok(())
 }
