@@ -38,7 +38,7 @@ pub const ALL: &[Scenario] = &[
         name: "never-back",
         about: "the worker never comes back from a round: a signal ends the scheduler; if the \
             kernel has ejected it, a signal does too, and without one it ends with exit code 7",
-        limit_s: 120,
+        limit_s: 180,
         once: true,
         run: never_back,
         ..USUAL
@@ -63,8 +63,8 @@ const LASTS_MS: &str = "9000";
 const TAKEOVER_LIMIT: Duration = Duration::from_secs(1);
 /// Until a worker without a scheduler is ended (`src/silence.rs`), and until one is that has got a
 /// signal besides (`src/worker_process.rs`).
-const SILENT_LIMIT: Duration = Duration::from_secs(35);
-const SIGNAL_LIMIT: Duration = Duration::from_secs(25);
+const SILENT_LIMIT: Duration = Duration::from_secs(50);
+const SIGNAL_LIMIT: Duration = Duration::from_secs(35);
 const EJECTED: i32 = 7;
 
 fn blocked(guest: &Guest) -> Result<()> {

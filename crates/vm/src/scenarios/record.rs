@@ -41,8 +41,8 @@ pub const ALL: &[Scenario] = &[
 /// By name only: its figure is worth minutes.
 pub const RECORD_COST: Scenario = Scenario {
     name: "record-cost",
-    about: "hogs beside sleepers and programs that fork and execute others keep 98 % of their work \
-        while all of it is recorded",
+    about: "hogs beside sleepers and programs that fork and execute others keep 98 % \
+        of their work while all of it is recorded",
     cpus: Some(2),
     limit_s: 400,
     exact: true,
