@@ -29,8 +29,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "explain",
-        about: "the running scheduler explains how it classifies a hog, a sleeper and a task with a \
-            hostile name, lists them, and has metrics; only its own user may ask",
+        about: "the running scheduler explains how it classifies a hog, a sleeper and a task with \
+            a hostile name, lists them, and has metrics; only its own user may ask",
         limit_s: 90,
         once: true,
         run: explain,
