@@ -395,12 +395,12 @@ fn adapt_every_second(options: &Options, source: &Source) -> Arc<Mutex<EventLog>
             let after = source.read();
             let idle = IdleTime::read(after.at);
             source.adaptive.runs(after.at);
+            end_silence(&mut silence, &source, &after);
             if after.numbers.rounds == 0 {
                 // The worker is still loading.
                 (before, idle_before) = (after, idle);
                 continue;
             }
-            end_silence(&mut silence, &source, &after);
             cpus.follow(&options, &source, after.numbers.cpus);
             let share = idle.zip(idle_before).and_then(|(now, then)| now.share_since(&then));
             source.adaptive.step(&before, &after, share);
@@ -420,10 +420,15 @@ fn adapt_every_second(options: &Options, source: &Source) -> Arc<Mutex<EventLog>
 
 /// Tells of a worker that does not come back from a round, and ends it if it schedules no more.
 fn end_silence(silence: &mut Silence, source: &Source, reading: &Reading) {
+    // Before the first round there is no gap between two.
+    let last = match reading.numbers.rounds {
+        0 => reading.at,
+        _ => Stamp::from_nanos(reading.numbers.last_round_ns),
+    };
     let seen = Seen {
         now: reading.at,
         worker: source.worker.pid(),
-        gap: reading.at.since(Stamp::from_nanos(reading.numbers.last_round_ns)),
+        gap: reading.at.since(last),
         is_loaded: preflight::is_loaded(),
     };
     match silence.look(&seen) {
