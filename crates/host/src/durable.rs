@@ -70,7 +70,7 @@ pub fn put(
 ) -> Result<()> {
     let place = inside(directory);
     let mut temporary = Temporary::new(&place, name).context("a temporary file cannot be made")?;
-    temporary.remove_leftovers(&place, name);
+    temporary.remove_abandoned(&place, name);
     fill(&temporary.file, write)
         .and_then(|()| temporary.take_name(&place.join(name), existing))
         .context("it cannot be written")?;
@@ -89,7 +89,7 @@ fn fill(
 }
 
 /// A new file beside the one that it is to become. It is removed when this is dropped, also by a
-/// panic, and locked as long as its writer lives: one without a lock is left over.
+/// panic, and locked as long as its writer lives: one without a lock is abandoned.
 struct Temporary {
     file: File,
     path: PathBuf,
@@ -121,24 +121,24 @@ impl Temporary {
         Err(ErrorKind::AlreadyExists.into())
     }
 
-    /// Locks it. `false` if another writer took it for one that is left over, before it was locked.
+    /// Locks it. `false` if another writer took it for an abandoned one, before it was locked.
     fn is_locked(&self) -> io::Result<bool> {
         match self.file.try_lock() {
             Err(TryLockError::WouldBlock) => Ok(false),
-            // Where the file system has no locks, no file is taken for one that is left over.
+            // Where the file system has no locks, no file is taken for an abandoned one.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(self.file.metadata()?.nlink() > 0),
         }
     }
 
     /// Removes the temporary files for this name that belong to the same user, and that no writer
     /// has locked.
-    fn remove_leftovers(&self, place: &Path, name: &OsStr) {
+    fn remove_abandoned(&self, place: &Path, name: &OsStr) {
         let Ok(user) = self.file.metadata().map(|own| own.uid()) else { return };
         let entries = fs::read_dir(place).into_iter().flatten().flatten();
         for entry in entries.filter(|entry| is_temporary(&entry.file_name(), name)) {
             let path = entry.path();
             // Locked until it is removed: a writer that has just made it makes another one then.
-            if let Ok(Some(_locked)) = left_over(&path, user) {
+            if let Ok(Some(_locked)) = abandoned(&path, user) {
                 // One that cannot be removed takes some room.
                 let _ = fs::remove_file(path);
             }
@@ -178,7 +178,7 @@ fn is_temporary(file: &OsStr, name: &OsStr) -> bool {
 }
 
 /// The file, locked, if it is a plain one of this user that no writer has locked.
-fn left_over(path: &Path, user: u32) -> io::Result<Option<File>> {
+fn abandoned(path: &Path, user: u32) -> io::Result<Option<File>> {
     // Checked before it is opened too, because opening a device can have effects.
     if !fs::symlink_metadata(path)?.is_file() {
         return Ok(None);

@@ -7,6 +7,9 @@ use super::scheduler::Scheduler;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 
+/// Most memory of the worker while there are less than 4,000 tasks, in KiB.
+pub const RESIDENT_MAX: u64 = 48 << 10;
+
 /// What may come and go, in KiB.
 const SLACK: u64 = 64;
 

@@ -59,7 +59,8 @@ pub const USAGE: i32 = 2;
 pub const UNPRIVILEGED: i32 = 3;
 const ALREADY_LOADED: i32 = 5;
 const REFUSED: i32 = 6;
-const EJECTED: i32 = 7;
+/// Exit code: the kernel has unloaded the scheduler.
+pub const EJECTED: i32 = 7;
 /// Exit code: an internal error.
 const FAULT: i32 = 1;
 const LIMIT: Duration = Duration::from_secs(10);
@@ -218,8 +219,11 @@ fn killed(guest: &Guest) -> Result<()> {
         report::note(ended.describe());
         ensure!(ended.status.code() == Some(FAULT), "not exit code {FAULT}: {}", ended.describe());
         ended.expect_no_panic()?;
-        let says_why = ended.output.iter().any(|line| line.contains("killed by signal 9"));
-        ensure!(says_why, "the message does not name the signal: {}", ended.describe());
+        ensure!(
+            ended.tells("killed by signal 9"),
+            "the message does not name the signal: {}",
+            ended.describe()
+        );
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! More CPUs than a machine word has bits.
 
 use crate::guest::load::{Kind, Load};
-use crate::guest::memory::Memory;
+use crate::guest::memory::{Memory, RESIDENT_MAX};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, report, wakeups, watch};
 use crate::scenario::{Scenario, USUAL};
@@ -34,8 +34,6 @@ pub const MANY_CPUS: Scenario = Scenario {
     ..USUAL
 };
 
-/// Most memory of the worker, in KiB.
-const RESIDENT_MAX: u64 = 48 << 10;
 /// The first CPU of the domain, which lies beyond the first 64.
 const FIRST: usize = 64;
 /// Each takes the host's time from the other CPUs.

@@ -2,6 +2,7 @@
 
 //! A scheduler with a planted fault: it waits in a round, never ends one, or panics.
 
+use super::errors::EJECTED;
 use super::held_up::{SETTLE, STALL_S, expect_early, expect_stall, signal};
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::{EXIT_LIMIT, Ended, STOP_LIMIT, Scheduler};
@@ -65,7 +66,6 @@ const TAKEOVER_LIMIT: Duration = Duration::from_secs(1);
 /// signal besides (`src/worker_process.rs`).
 const SILENT_LIMIT: Duration = Duration::from_secs(50);
 const SIGNAL_LIMIT: Duration = Duration::from_secs(35);
-const EJECTED: i32 = 7;
 
 fn blocked(guest: &Guest) -> Result<()> {
     without_decisions(guest, "blocked", "it waited in the kernel")

@@ -122,8 +122,6 @@ pub const ONE_HOUR: Scenario = Scenario {
     ..USUAL
 };
 
-/// Most memory of the worker while there are less than 4,000 tasks, in KiB.
-const RESIDENT_MAX: u64 = 48 << 10;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Nothing is lost: what must hold under every load.

@@ -34,7 +34,7 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
-const DATABASE: &str = "/var/lib/scx_pandemonium_user/procdb.bin";
+pub(super) const DATABASE: &str = "/var/lib/scx_pandemonium_user/procdb.bin";
 /// The program to learn: each run is as long as the others.
 pub(super) const TICKER: Kind =
     Kind::Named { name: c"ticker", life: Life::Periodic { period_us: 4_000, work_us: 200 } };

@@ -4,7 +4,7 @@
 //! no systemd, so the scenario reads the unit and does the same to itself and its children.
 
 use crate::guest::load::{Kind, Load};
-use crate::guest::memory::Memory;
+use crate::guest::memory::{Memory, RESIDENT_MAX};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, kernel, report};
 use crate::scenario::{Scenario, USUAL};
@@ -24,8 +24,6 @@ pub const ALL: &[Scenario] = &[Scenario {
     ..USUAL
 }];
 
-/// Most memory that the worker may hold, in KiB.
-const RESIDENT_MAX: u64 = 48 << 10;
 const UNIT: &str = include_str!("../../../../packaging/scx_pandemonium_user.service.in");
 /// Numbers of capabilities (kernel ABI).
 const CAPABILITIES: [(&str, u32); 6] = [

@@ -6,6 +6,7 @@
 use super::machine::{property, shell, tail, wait_for};
 use crate::guest::statistics::Statistics;
 use crate::guest::{Guest, kernel, report};
+use crate::scenarios::procdb::DATABASE;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::thread::sleep;
@@ -41,7 +42,6 @@ SystemCallFilter=perf_event_open
 const START_LIMIT: Duration = Duration::from_secs(150);
 /// How long it schedules a load, in seconds.
 const RUNS_S: usize = 6;
-const DATABASE: &str = "/var/lib/scx_pandemonium_user/procdb.bin";
 /// After 3 s the scheduler kills its worker; the rest is for a slow machine.
 const END_LIMIT: Duration = Duration::from_secs(20);
 

@@ -3,9 +3,9 @@
 //! Forks without end.
 
 use super::crowds::watch_crowd;
-use super::{RESIDENT_MAX, SECOND, expect_early, expect_sound};
+use super::{SECOND, expect_early, expect_sound};
 use crate::guest::load::{Kind, Load};
-use crate::guest::memory::Memory;
+use crate::guest::memory::{Memory, RESIDENT_MAX};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, report, wakeups, work};
 use anyhow::{Context, Result, bail, ensure};
