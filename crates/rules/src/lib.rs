@@ -29,3 +29,7 @@ pub use pattern::Pattern;
 pub use process::{Process, Processes, SchedClass};
 pub use rule::{Found, Rule, Rules, demand_text};
 pub use users::Users;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
