@@ -59,7 +59,7 @@ impl Stream {
 pub fn detach() {
     let (sender, orders) = sync_channel(WAITING_MAX);
     let printer = thread::Builder::new().name("printer".into());
-    if printer.spawn(move || write_all(&orders)).is_ok() {
+    if printer.spawn(move || write_all(&orders, &DROPPED, write)).is_ok() {
         // A second printer would end at once, with its channel.
         let _ = PRINTER.set(sender);
     }
@@ -116,11 +116,14 @@ fn send(stream: Stream, text: String) {
     let Some(text) = keep(stream, text) else { return };
     match PRINTER.get() {
         None => write(stream, &text),
-        Some(printer) => {
-            if printer.try_send(Order::Write(stream, text)).is_err() {
-                DROPPED.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+        Some(printer) => order(printer, &DROPPED, stream, text),
+    }
+}
+
+/// Orders the text from the printer, or counts it as dropped.
+fn order(printer: &SyncSender<Order>, dropped: &AtomicU64, stream: Stream, text: String) {
+    if printer.try_send(Order::Write(stream, text)).is_err() {
+        dropped.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -135,12 +138,12 @@ fn keep(stream: Stream, text: String) -> Option<String> {
     })
 }
 
-fn write_all(orders: &Receiver<Order>) {
+fn write_all(orders: &Receiver<Order>, dropped: &AtomicU64, mut write: impl FnMut(Stream, &str)) {
     for order in orders {
         match order {
             Order::Write(stream, text) => {
                 write(stream, &text);
-                match DROPPED.swap(0, Ordering::Relaxed) {
+                match dropped.swap(0, Ordering::Relaxed) {
                     0 => {}
                     lines => write(stream, &format!("({lines} lines could not be printed)\n")),
                 }
@@ -203,6 +206,19 @@ mod tests {
         assert!(start.elapsed() >= limit);
         drop(reader);
         assert!(has_room(writer.as_raw_fd(), limit), "a write fails at once");
+    }
+
+    #[test]
+    fn texts_without_room_are_counted_and_told_once() {
+        let (printer, orders) = sync_channel(2);
+        let dropped = AtomicU64::new(0);
+        for number in 1..=5 {
+            order(&printer, &dropped, Stream::Out, format!("text {number}\n"));
+        }
+        drop(printer);
+        let mut printed = String::new();
+        write_all(&orders, &dropped, |_, text| printed.push_str(text));
+        assert_eq!(printed, "text 1\n(3 lines could not be printed)\ntext 2\n");
     }
 
     #[test]

@@ -244,8 +244,8 @@ fn locked_memory(facts: &Facts) -> Finding {
             "locked memory",
             Level::Warning,
             format!(
-                "limited to {} bytes, and the scheduler locks more than 64 MiB, so that it never \
-                 waits for memory",
+                "limited to {} bytes, and the scheduler locks some 48 MiB, so that it never waits \
+                 for memory",
                 limit.unwrap_or("an unknown number of")
             ),
             "run it as root, or set LimitMEMLOCK=infinity in its unit",
