@@ -36,7 +36,7 @@ use self::fair::{Clock, KeyInput, charge, effective_weight, ordinary_batch_weigh
 use self::forks::has_just_forked;
 use self::known::{NamePrediction, Rank, Task};
 use self::learning::program_of;
-pub use self::order::LIGHT_WAIT;
+pub use self::order::LOW_WEIGHT_WAIT;
 use self::order::{Group, Turns};
 use self::placement::{PlacementContext, Placer};
 use self::slices::slice;

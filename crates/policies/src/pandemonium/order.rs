@@ -33,7 +33,7 @@ use pandemonium_engine::time::Span;
 /// While no CPU is free, a low-weight task is rescued only after it has waited this long beyond its
 /// turn, so that rescues do not give it more than the share of its weight. Far below the kernel's
 /// watchdog of 5 s.
-pub const LIGHT_WAIT: Span = Span::from_millis(1_000);
+pub const LOW_WEIGHT_WAIT: Span = Span::from_millis(1_000);
 
 /// Waiting tasks whose ages are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,16 +43,16 @@ pub enum Group {
     /// Batch tasks of at least ordinary weight.
     Batch,
     /// Batch tasks below ordinary weight, which are meant to wait longer.
-    Light,
+    LowWeight,
 }
 
 impl Group {
-    pub const ALL: [Group; 3] = [Group::Urgent, Group::Batch, Group::Light];
+    pub const ALL: [Group; 3] = [Group::Urgent, Group::Batch, Group::LowWeight];
 
     /// The group of a task.
     pub fn of(tier: Tier, weight: Weight) -> Group {
         match tier {
-            Tier::Batch if weight < Weight::default() => Group::Light,
+            Tier::Batch if weight < Weight::default() => Group::LowWeight,
             Tier::Batch => Group::Batch,
             _ => Group::Urgent,
         }
@@ -108,7 +108,7 @@ pub fn choose(
     let (overflow, hard, soft) = (limits.overflow_rescue, limits.starvation, knobs.sojourn_thresh);
     let is_beyond =
         |group: Group, limit: Span| waiting.ages[group as usize].is_some_and(|age| age > limit);
-    let low_weight_limit = if waiting.has_free_cpu { hard } else { hard.max(LIGHT_WAIT) };
+    let low_weight_limit = if waiting.has_free_cpu { hard } else { hard.max(LOW_WEIGHT_WAIT) };
     let is_due =
         rules.deficit && is_beyond(Group::Batch, soft) && turns.deficit >= budget(mode, limits);
     let first = |tier: Tier, reason| Some((Choice::First(tier), reason));
@@ -124,7 +124,7 @@ pub fn choose(
         rescue(Reason::OverflowRescue, rules.overflow_rescue, Group::Batch, overflow),
         first(Tier::Batch, Reason::Deficit).filter(|_| is_due),
         starved(Group::Batch, hard),
-        starved(Group::Light, low_weight_limit),
+        starved(Group::LowWeight, low_weight_limit),
         order(Tier::LatCritical),
         order(Tier::Interactive),
         rescue(Reason::CodelRescue, rules.codel_rescue, Group::Batch, soft),
@@ -224,12 +224,12 @@ mod tests {
         assert_eq!(plain(low_weight(999)), (Choice::First(Tier::Batch), Reason::Order));
         assert_eq!(
             plain(low_weight(1_001)),
-            (Choice::Oldest(Group::Light), Reason::StarvationRescue)
+            (Choice::Oldest(Group::LowWeight), Reason::StarvationRescue)
         );
         let beside_free_cpu = Situation { has_free_cpu: true, ..low_weight(101) };
         assert_eq!(
             plain(beside_free_cpu),
-            (Choice::Oldest(Group::Light), Reason::StarvationRescue)
+            (Choice::Oldest(Group::LowWeight), Reason::StarvationRescue)
         );
     }
 

@@ -3,7 +3,7 @@
 //! Which of the waiting tasks is dispatched next.
 
 use super::Pandemonium;
-use super::order::{Choice, Group, LIGHT_WAIT, Situation, choose};
+use super::order::{Choice, Group, LOW_WEIGHT_WAIT, Situation, choose};
 use super::placement::PlacementContext;
 use pandemonium_engine::runqueue::Slot;
 use pandemonium_engine::task::{Reason, Tier};
@@ -13,7 +13,7 @@ impl Pandemonium {
     /// How long a waiting task's turn takes to come: a task that waits for longer is neglected, and
     /// every rescue follows from the time beyond. A task above Batch waits for a slice of each task
     /// above Batch, spread over the CPUs. A Batch task waits besides for the Batch slice, scaled by
-    /// the weight of all Batch tasks over its own, spread over the CPUs; at most [`LIGHT_WAIT`].
+    /// the weight of all Batch tasks over its own, spread over the CPUs; at most [`LOW_WEIGHT_WAIT`].
     fn turn(&self, slot: Slot, group: Group) -> Span {
         let cpus = u64::from(self.limits.cpus);
         let urgent = self.waiting_in(Tier::LatCritical) + self.waiting_in(Tier::Interactive);
@@ -23,7 +23,7 @@ impl Pandemonium {
         }
         let contenders = self.waiting_weight[Tier::Batch.index()] + cpus * self.batch_weight;
         let weight = u64::from(self.table.data(slot).effective_weight.max(1));
-        urgent_turn + self.knobs.batch_slice.scale(contenders, weight * cpus).min(LIGHT_WAIT)
+        urgent_turn + self.knobs.batch_slice.scale(contenders, weight * cpus).min(LOW_WEIGHT_WAIT)
     }
 
     /// For how long beyond its turn the longest waiting task of a group waits.
@@ -38,9 +38,9 @@ impl Pandemonium {
         let mut ages = Group::ALL.map(|group| self.age(context.now, group));
         let has_free_cpu = context.view.has_free_cpu();
         if has_free_cpu {
-            let oldest = self.table.oldest_of(Group::Light.class());
+            let oldest = self.table.oldest_of(Group::LowWeight.class());
             let waited = oldest.map(|slot| self.table.waited(slot, context.now));
-            ages[Group::Light as usize] = waited;
+            ages[Group::LowWeight as usize] = waited;
         }
         let waits = Tier::ALL.map(|tier| self.waiting_in(tier) > 0);
         Situation { waits, ages, has_free_cpu }

@@ -2,7 +2,7 @@
 
 //! What a scheduler and a simulator know of the policy before they make one.
 
-use super::{LIGHT_WAIT, Pandemonium};
+use super::{LOW_WEIGHT_WAIT, Pandemonium};
 use crate::control::Controller;
 use crate::knobs::{Knobs, TABLE};
 use crate::profiles::PROFILES;
@@ -35,6 +35,6 @@ impl PolicyType for Pandemonium {
         let knobs = Knobs::of(values);
         let slice = knobs.batch_slice.scale(5, 4).max(knobs.slice);
         let starvation = Scaling::new(cpus).starvation;
-        Bounds { wait: Some(starvation.scale(2, 1) + LIGHT_WAIT.scale(2, 1)), slice }
+        Bounds { wait: Some(starvation.scale(2, 1) + LOW_WEIGHT_WAIT.scale(2, 1)), slice }
     }
 }

@@ -8,7 +8,7 @@ use pandemonium_engine::Limits;
 use pandemonium_engine::TASKS_MAX;
 use pandemonium_engine::task::{Arrival, Dispatch, Pid, Placement, Reason, Weight};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
-use pandemonium_policies::LIGHT_WAIT;
+use pandemonium_policies::LOW_WEIGHT_WAIT;
 use pandemonium_policies::knobs::Knobs;
 use std::collections::BTreeMap;
 
@@ -223,7 +223,7 @@ pub fn serves_in_order_of_key(log: &[Event], limit: Span) -> Verdict {
 
 /// If a task has waited beyond `limit` plus a slice for every waiting task, at least every other
 /// decision is a rescue, or for Batch because of its deficit. Tasks below ordinary weight may wait
-/// [`LIGHT_WAIT`] longer.
+/// [`LOW_WEIGHT_WAIT`] longer.
 pub fn rescues_beyond(log: &[Event], limit: Span) -> Verdict {
     let mut passed_over = false;
     check_each(log, |tracker, event| {
@@ -232,7 +232,7 @@ pub fn rescues_beyond(log: &[Event], limit: Span) -> Verdict {
             + tracker.knobs.slice.scale(tracker.waiting.len() as u64, 1);
         let overdue = tracker.waiting.values().any(|task| {
             let low_weight = task.weight < Weight::default();
-            let limit = if low_weight { limit + LIGHT_WAIT } else { limit };
+            let limit = if low_weight { limit + LOW_WEIGHT_WAIT } else { limit };
             tracker.now.since(task.since) > limit + crowd
         });
         let for_age = dispatch.reason.is_rescue() || dispatch.reason == Reason::Deficit;

@@ -8,7 +8,7 @@ use crate::world::{Conditions, Event, Time, play, sent};
 use pandemonium_engine::Policy;
 use pandemonium_engine::Setup;
 use pandemonium_engine::time::Span;
-use pandemonium_policies::{Dropping, Fifo, LIGHT_WAIT, Pandemonium, Scaling, Vruntime};
+use pandemonium_policies::{Dropping, Fifo, LOW_WEIGHT_WAIT, Pandemonium, Scaling, Vruntime};
 use proptest::prelude::*;
 
 /// Few cases, because every new policy allocates its full tables, which takes most of the time.
@@ -84,8 +84,8 @@ proptest! {
 
     #[test]
     fn pandemonium_passes_all_checkers_and_rescues_overdue_tasks(script in scripts()) {
-        // Beside high-weight tasks the turn of others comes later, by at most LIGHT_WAIT.
-        let limit = Scaling::new(CPUS).starvation + LIGHT_WAIT;
+        // Beside high-weight tasks the turn of others comes later, by at most LOW_WEIGHT_WAIT.
+        let limit = Scaling::new(CPUS).starvation + LOW_WEIGHT_WAIT;
         let rescues = |log: &[Event]| checkers::rescues_beyond(log, limit);
         passes_all(pandemonium(), &script, &[("rescues", &rescues)])?;
     }
