@@ -63,6 +63,9 @@ impl fmt::Debug for User {
 }
 
 /// Facts about one task, recorded by the fast path inside the kernel.
+///
+/// The policies of this repository do not read `idle_class`, `handed_off` and `ordered`. A policy
+/// of one's own may, and recordings keep them for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Wakeups, including those that found an idle CPU and were not queued to user space.
