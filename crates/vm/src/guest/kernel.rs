@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const OPS: &str = "/sys/kernel/sched_ext/root/ops";
+/// The shares that deadline servers guarantee to sched_ext tasks.
+const SHARES: &str = "/sys/kernel/debug/sched/ext_server";
 /// Time between two reads of a state while waiting for it.
 const GLANCE: Duration = Duration::from_millis(20);
 
@@ -48,7 +50,17 @@ pub fn wait_for_state(wanted: &str, limit: Duration) -> Result<()> {
 
 /// Whether sched_ext tasks get a share of a CPU on which ordinary tasks never sleep.
 pub fn guarantees_sched_ext_a_share() -> bool {
-    fs::metadata("/sys/kernel/debug/sched/ext_server").is_ok()
+    fs::metadata(SHARES).is_ok()
+}
+
+/// Lets tasks of higher classes take a whole CPU from sched_ext tasks, as every kernel before 7.0
+/// does.
+pub fn withhold_share(cpu: usize) -> Result<()> {
+    if !guarantees_sched_ext_a_share() {
+        return Ok(());
+    }
+    let path = format!("{SHARES}/cpu{cpu}/runtime");
+    fs::write(&path, "0").with_context(|| format!("writing {path}"))
 }
 
 /// Bytes of memory available to programs.

@@ -9,9 +9,11 @@
 use super::boot;
 use super::clock::{now_ns, sleep_until};
 use super::work;
-use anyhow::Result;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use anyhow::{Result, ensure};
+use pandemonium_probe::tasks::probe::Samples;
+use std::mem::take;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 const GAP_NS: u64 = 5_000_000;
@@ -25,7 +27,8 @@ pub struct Witness {
 #[derive(Default)]
 struct Shared {
     is_over: AtomicBool,
-    worst_ns: AtomicU64,
+    /// How late each wakeup was.
+    late_ns: Mutex<Vec<u64>>,
 }
 
 impl Witness {
@@ -40,9 +43,16 @@ impl Witness {
         Ok(Witness { shared, threads })
     }
 
-    /// The longest that one of them was late since the last call, in microseconds.
-    pub fn take_worst_us(&self) -> f64 {
-        self.shared.worst_ns.swap(0, Ordering::Relaxed) as f64 / 1_000.0
+    /// Forgets the wakeups before.
+    pub fn begin(&self) {
+        self.shared.late_ns().clear();
+    }
+
+    /// How late they were since the last call of this or of [`Witness::begin`].
+    pub fn take(&self) -> Result<Samples> {
+        let late_ns = take(&mut *self.shared.late_ns());
+        ensure!(!late_ns.is_empty(), "no real-time task woke up meanwhile");
+        Ok(Samples::of_times(late_ns))
     }
 }
 
@@ -55,8 +65,13 @@ impl Shared {
             work::stay_on(cpu);
             let deadline = now_ns() + GAP_NS;
             sleep_until(deadline);
-            self.worst_ns.fetch_max(now_ns().saturating_sub(deadline), Ordering::Relaxed);
+            let late_ns = now_ns().saturating_sub(deadline);
+            self.late_ns().push(late_ns);
         }
+    }
+
+    fn late_ns(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.late_ns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

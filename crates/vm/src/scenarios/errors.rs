@@ -3,7 +3,7 @@
 //! Every failure ends with one sentence and an exit code of its own.
 
 use crate::guest::load::{Kind, Load};
-use crate::guest::scheduler::{self, Ended, Scheduler};
+use crate::guest::scheduler::{self, Scheduler};
 use crate::guest::{Guest, kernel, report, wakeups};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
@@ -28,13 +28,6 @@ pub const ALL: &[Scenario] = &[
         limit_s: 180,
         once: true,
         run: two_starts,
-        ..USUAL
-    },
-    Scenario {
-        name: "ejection",
-        about: "the kernel ejects the scheduler (SysRq key S): it prints the reason, writes a \
-            report without names of programs, and exits with 7",
-        run: ejection,
         ..USUAL
     },
     Scenario {
@@ -174,31 +167,6 @@ fn one_of_two(guest: &Guest) -> Result<()> {
     ensure!(refused.output.len() == 1, "not one sentence: {}", refused.describe());
     survivor.statistics().context("the one that schedules, after the other was refused")?;
     survivor.finish().map(drop)
-}
-
-fn ejection(guest: &Guest) -> Result<()> {
-    let mut scheduler = Scheduler::start(guest, &[])?;
-    ensure!(kernel::sysrq('S'), "this kernel has no SysRq keys");
-    let ended = scheduler.wait_for_end(LIMIT)?;
-    report::note(ended.describe());
-    ensure!(ended.status.code() == Some(EJECTED), "not exit code {EJECTED}: {}", ended.describe());
-    ended.expect_no_panic()?;
-    let says_why = ended.output.iter().any(|line| line.to_lowercase().contains("sysrq"));
-    ensure!(says_why, "the kernel's reason is missing: {}", ended.describe());
-    expect_report(&ended)?;
-    kernel::wait_for_state("disabled", LIMIT)
-}
-
-/// The report that it names has the reason, and no name of a program.
-fn expect_report(ended: &Ended) -> Result<()> {
-    let line = ended.output.iter().find(|line| line.contains("a report without names"));
-    let line = line.with_context(|| format!("no report is named: {}", ended.describe()))?;
-    let path = line.rsplit(": ").next().unwrap_or_default();
-    let report = std::fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
-    ensure!(report.to_lowercase().contains("sysrq"), "the report has no reason: {report}");
-    let agent = std::fs::read_to_string("/proc/self/comm").context("its own name")?;
-    ensure!(!report.contains(agent.trim()), "the report names a program: {report}");
-    Ok(())
 }
 
 fn killed(guest: &Guest) -> Result<()> {

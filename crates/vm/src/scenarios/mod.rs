@@ -10,6 +10,7 @@ mod control;
 mod demo;
 pub mod distribution;
 mod domain;
+mod ejection;
 mod errors;
 mod fast_path;
 mod faults;
@@ -48,6 +49,7 @@ pub const SUITE: &[&[Scenario]] = &[
     harness::ALL,
     lifecycle::ALL,
     errors::ALL,
+    ejection::ALL,
     check::ALL,
     unit::ALL,
     held_up::ALL,

@@ -107,9 +107,9 @@ pub const CLOCK_JUMP: Scenario = Scenario {
 pub const TEN_MINUTES: Scenario = Scenario {
     name: "ten-minutes",
     about: "a mix, hogs, thousands of sleeping threads, fork bombs and clocks that are set, for \
-        ten minutes of real time: no memory is added, nothing is lost, of a hundred wakeups none \
-        waits for more than 50 ms, and none for 200 ms longer than a real-time task",
-    limit_s: 10 * 60 + 300,
+        ten minutes of real time: no memory is added, nothing is lost, in each minute the p99 of \
+        wakeups is at most 50 ms above that of real-time tasks, and the longest 200 ms",
+    limit_s: 10 * 60 + 900,
     run: |guest| for_minutes(guest, 10),
     ..USUAL
 };
@@ -117,7 +117,7 @@ pub const TEN_MINUTES: Scenario = Scenario {
 pub const ONE_HOUR: Scenario = Scenario {
     name: "one-hour",
     about: "the same for an hour",
-    limit_s: 60 * 60 + 600,
+    limit_s: 60 * 60 + 900,
     run: |guest| for_minutes(guest, 60),
     ..USUAL
 };
@@ -281,9 +281,12 @@ const WAKING: usize = 100;
 /// In each minute wakeups are measured for so long, beside a fork bomb for a part of it.
 const MEASURED_S: u64 = 20;
 const BOMB_BURST: Duration = Duration::from_secs(5);
-/// The 99th percentile of a minute's wakeups, and the longest, which depends on the host too.
+/// How much longer than those of real-time tasks a minute's wakeups may wait: the 99th percentile,
+/// and the longest.
 const MINUTE_P99_US: f64 = 50_000.0;
-const MINUTE_WORST_MS: f64 = 200.0;
+const MINUTE_WORST_US: f64 = 200_000.0;
+/// The threads begin one after the other, since each takes a lock of their common memory.
+const BEGUN_LIMIT: Duration = Duration::from_secs(400);
 /// The longest time without progress: a step of a program that executes others is some of these,
 /// each of which waits beside the hogs.
 const STEP_MAX: Duration = Duration::from_secs(10);
@@ -295,14 +298,16 @@ fn for_minutes(guest: &Guest, minutes: u64) -> Result<()> {
     plan.extend(vec![Kind::Hog; 2 * guest.cpus]);
     let load = Load::start(&plan)?;
     let bomber = Bomber::start()?;
+    let witness = Witness::start(guest.cpus)?;
     let mut crowd = Crowd::prepare()?;
     crowd.add(WAKING, Life::Ticker { period: SECOND })?;
     crowd.add(SLEEPING, Life::Asleep)?;
-    let witness = Witness::start(guest.cpus)?;
+    crowd.wait_for_all(BEGUN_LIMIT)?;
     let beside = Beside { scheduler: &scheduler, load: &load, bomber: &bomber, witness: &witness };
     let mut middle = Memory::of_scheduler(&scheduler)?;
+    let mut late = Vec::new();
     for minute in 1..=minutes {
-        beside.a_minute(minute).with_context(|| format!("in minute {minute}"))?;
+        late.extend(beside.a_minute(minute).with_context(|| format!("in minute {minute}"))?);
         let memory = Memory::of_scheduler(&scheduler)?;
         if minute > minutes / 2 {
             memory.expect_flat_since(&middle)?;
@@ -313,7 +318,9 @@ fn for_minutes(guest: &Guest, minutes: u64) -> Result<()> {
     ensure!(crowd.members().iter().take(WAKING).all(|it| it.steps() > 30), "a thread did not run");
     drop((load, crowd));
     expect_sound(&scheduler)?;
-    scheduler.finish().map(drop)
+    scheduler.finish()?;
+    ensure!(late.is_empty(), "wakeups were late in {} minutes: {}", late.len(), late.join("; "));
+    Ok(())
 }
 
 /// What runs in each minute.
@@ -326,26 +333,38 @@ struct Beside<'g> {
 
 impl Beside<'_> {
     /// One minute: wakeups are measured, a fork bomb goes off, the calendar is set and set back.
-    fn a_minute(&self, minute: u64) -> Result<()> {
-        self.witness.take_worst_us();
-        let probe = wakeups::start(MEASURED_S)?;
-        sleep(BOMB_BURST);
-        let bomb = self.bomber.bomb()?;
-        sleep(BOMB_BURST);
-        drop(bomb);
-        let waits = probe.finish()?;
-        // The host's other work stops every task for a while.
-        let stopped_ms = self.witness.take_worst_us() / 1_000.0;
-        let what = format!("minute {minute}, in which real-time tasks waited {stopped_ms:.1} ms");
-        expect_early(&what, &waits, MINUTE_WORST_MS + stopped_ms)?;
-        let p99 = waits.quantile_us(990);
-        ensure!(p99 <= MINUTE_P99_US, "{what}: one wakeup in a hundred waited for {p99:.0} us");
+    /// Returns a complaint about late wakeups.
+    fn a_minute(&self, minute: u64) -> Result<Option<String>> {
+        let complaint = self.wakeups(minute)?;
         let days = 30 * minute as i64;
         move_calendar(days)?;
         watch::every_worker_moves_within(STEP_MAX, self.load, 60 - MEASURED_S, |_| {
             self.scheduler.expect_in_charge()
         })?;
         move_calendar(-days)?;
-        expect_sound(self.scheduler)
+        expect_sound(self.scheduler)?;
+        Ok(complaint)
+    }
+
+    /// Measures wakeups before, beside and after a fork bomb.
+    fn wakeups(&self, minute: u64) -> Result<Option<String>> {
+        self.witness.begin();
+        let probe = wakeups::start(MEASURED_S)?;
+        sleep(BOMB_BURST);
+        let bomb = self.bomber.bomb()?;
+        sleep(BOMB_BURST);
+        drop(bomb);
+        let waits = probe.finish()?;
+        // The host's other work stops every task for a while, and the bomb keeps the kernel busy.
+        let stopped = self.witness.take()?;
+        let [p99, worst] = [waits.quantile_us(990), waits.worst_us()];
+        let [stopped_p99, stopped_worst] = [stopped.quantile_us(990), stopped.worst_us()];
+        let text = format!(
+            "minute {minute}: wakeups p99 {p99:.0} us, worst {worst:.0}; of real-time tasks p99 \
+             {stopped_p99:.0}, worst {stopped_worst:.0}"
+        );
+        report::note(text.clone());
+        let is_late = p99 > stopped_p99 + MINUTE_P99_US || worst > stopped_worst + MINUTE_WORST_US;
+        Ok(is_late.then_some(text))
     }
 }

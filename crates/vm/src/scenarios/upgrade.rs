@@ -152,7 +152,7 @@ pub(super) fn while_measuring<T>(
     witness: &Witness,
     work: impl FnOnce() -> T,
 ) -> Result<(T, Waited)> {
-    witness.take_worst_us();
+    witness.begin();
     let is_over = AtomicBool::new(false);
     let measure = |seconds| {
         let mut worst: f64 = 0.0;
@@ -169,7 +169,7 @@ pub(super) fn while_measuring<T>(
         let worst: Result<Vec<f64>> =
             probes.into_iter().map(|probe| probe.join().expect("it does not panic")).collect();
         let worst_us = worst?.into_iter().fold(0.0, f64::max);
-        Ok((result, Waited { worst_us, real_time_us: witness.take_worst_us() }))
+        Ok((result, Waited { worst_us, real_time_us: witness.take()?.worst_us() }))
     })
 }
 
