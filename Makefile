@@ -24,15 +24,20 @@ test: check
 	cargo build --release --workspace
 	$(VM) suite
 
-# Fuzzes every input of the programs, for FUZZ_SECONDS each. `make test` tries the seeds and some
-# changes of them.
-fuzz: setup
+# Fuzzes every input of the programs, for FUZZ_SECONDS each, and prints how far that came. `make test`
+# tries the seeds and some changes of them.
+fuzz: setup crates/fuzz/Cargo.lock
 	.ci/setup fuzz
 	.ci/fuzz $(FUZZ_SECONDS) $(TARGET)
+
+# The versions that the programs have.
+crates/fuzz/Cargo.lock: Cargo.lock
+	cp $< $@
 
 # The rules of the BPF programs, compiled for this machine, under the address and the
 # undefined-behaviour sanitizer. What parses, and shared memory, `make fuzz` runs under the first.
 sanitize: setup
+	.ci/setup fuzz
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CC='$(CURDIR)/.ci/clang' \
 		cargo test --target-dir $(TARGET)/sanitize --target $(HOST) -p pandemonium_bpf_rules
 
