@@ -7,21 +7,28 @@ use crate::guest::scheduler::{self, Scheduler};
 use crate::guest::{Guest, kernel, report};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
+use libc::c_ulong;
 use serde_json::Value;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 pub const ALL: &[Scenario] = &[Scenario {
     name: "check",
     about: "`check` has no failure on a machine on which a start succeeds, beside a running \
-        instance too, and names what an unprivileged user lacks, with the exit code of a start",
+        instance too, and names what an unprivileged user lacks, with the exit code of a start; \
+        without CAP_SYS_NICE it warns of the start on a busy machine",
     run: check,
     ..USUAL
 }];
 
+/// The number of the capability (kernel ABI).
+const CAP_SYS_NICE: c_ulong = 23;
+
 fn check(guest: &Guest) -> Result<()> {
     expect_green(guest, "before a start")?;
     expect_refusal(guest)?;
+    expect_warning(guest)?;
     let scheduler = Scheduler::start(guest, &[])?;
     expect_green(guest, "beside an instance")?;
     scheduler.finish()?;
@@ -76,6 +83,24 @@ fn expect_refusal(guest: &Guest) -> Result<()> {
     for part in ["privileges", "CAP_SYS_ADMIN", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_RESOURCE"] {
         ensure!(line.contains(part), "without privileges it does not name {part}: {text}");
     }
+    Ok(())
+}
+
+/// As root without the right to have real-time threads: a start succeeds, and its loss is named.
+fn expect_warning(guest: &Guest) -> Result<()> {
+    let mut check = scheduler::command(guest, &["check"]);
+    // SAFETY: a plain system call.
+    unsafe {
+        check.pre_exec(|| match libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_NICE) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        });
+    }
+    let (code, text) = output(&mut check)?;
+    let line = text.lines().find(|line| line.contains("CAP_SYS_NICE")).unwrap_or_default();
+    report::note(format!("without CAP_SYS_NICE: {line}"));
+    ensure!(code == Some(0), "without CAP_SYS_NICE: exit code {code:?}: {text}");
+    ensure!(line.starts_with("warning"), "without CAP_SYS_NICE it does not warn: {text}");
     Ok(())
 }
 
