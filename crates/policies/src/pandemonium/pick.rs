@@ -13,7 +13,8 @@ impl Pandemonium {
     /// How long a waiting task's turn takes to come: a task that waits for longer is neglected, and
     /// every rescue follows from the time beyond. A task above Batch waits for a slice of each task
     /// above Batch, spread over the CPUs. A Batch task waits besides for the Batch slice, scaled by
-    /// the weight of all Batch tasks over its own, spread over the CPUs; at most [`LOW_WEIGHT_WAIT`].
+    /// the weight of all Batch tasks over its own, spread over the CPUs; at most
+    /// [`LOW_WEIGHT_WAIT`].
     fn turn(&self, slot: Slot, group: Group) -> Span {
         let cpus = u64::from(self.limits.cpus);
         let urgent = self.waiting_in(Tier::LatCritical) + self.waiting_in(Tier::Interactive);
