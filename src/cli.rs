@@ -233,9 +233,9 @@ pub struct Options {
     #[arg(long, value_name = "FILE", conflicts_with = "monitor")]
     pub record: Option<PathBuf>,
 
-    /// Memory for entries of the recording that are not written yet, in MiB, locked like all memory
-    /// of the worker: 50,000 decisions a second fill 8 MiB in 0.6 s
-    #[arg(long, value_name = "MIB", requires = "record", default_value_t = 8,
+    /// Memory for entries of the recording that wait for its thread, in MiB, locked like all memory
+    /// of the worker: 50,000 decisions a second fill 2 MiB in 0.1 s
+    #[arg(long, value_name = "MIB", requires = "record", default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(RING_MAX)))]
     pub record_buffer: u32,
 

@@ -5,16 +5,19 @@
 //!
 //! The worker never waits. It drops and counts entries for which the ring has no room.
 
+mod disk;
+
 use super::output;
 use super::process;
 use super::shared::Shared;
 use anyhow::{Result, anyhow};
+use disk::Disk;
 use pandemonium_host::failure::Failure;
 use pandemonium_policies::COMPOSITORS;
 use pandemonium_record::file::write::{Header, Recorder};
-use pandemonium_record::{Damage, Entry, Reader, WORDS_MAX, decode};
+use pandemonium_record::{Damage, Entry, Reader, WORDS_MAX};
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,8 +25,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The time between two drains of the ring, which holds the entries of a much longer time.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The time between two drains of the ring. A wakeup of this thread takes a CPU from the recorded
+/// tasks, so it is long, unless the ring would be filled by more than a part of it meanwhile.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// That part, in per mille: the rest is for a load that begins, or a disk that is slow.
+const FILLED: u32 = 125;
 /// The nice value of the thread.
 const NICE: libc::c_int = -20;
 /// The longest wait for the last write to the disk.
@@ -59,8 +66,7 @@ impl Recording {
         let cannot = |error| unwritable(&path, &error);
         let source = super::cli::version();
         let header = Header { source, policy: policy.to_owned(), redacted };
-        let recorder =
-            Recorder::new(BufWriter::new(file), &header, &COMPOSITORS).map_err(cannot)?;
+        let recorder = Recorder::new(Disk::new(file), &header, &COMPOSITORS).map_err(cannot)?;
         let (stop, stopped) = channel();
         let (sender, outcome) = channel();
         let thread = thread::spawn(move || {
@@ -119,19 +125,15 @@ fn unwritable(path: &Path, error: &anyhow::Error) -> Failure {
 }
 
 /// Writes until `stopped` is disconnected, and then the rest.
-fn write(
-    shared: &Shared,
-    mut recorder: Recorder<BufWriter<File>>,
-    stopped: &Receiver<()>,
-) -> Outcome {
+fn write(shared: &Shared, mut recorder: Recorder<Disk>, stopped: &Receiver<()>) -> Outcome {
     let Some(ring) = shared.ring() else {
         let written = Err(anyhow!("there is no ring"));
         return Outcome { entries: 0, dropped: 0, fullest: 0, written };
     };
-    let mut drain = Drain { reader: Reader::new(ring), reported: 0, fullest: 0 };
+    let mut drain = Drain { reader: Reader::new(ring), fullest: 0, pause: PAUSE_MIN };
     let mut failure = None;
     loop {
-        let last = stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Disconnected);
+        let last = stopped.recv_timeout(drain.pause) == Err(RecvTimeoutError::Disconnected);
         if let (Err(error), None) = (drain.drain(&mut recorder), &failure) {
             output::warn(&format!("the recording ends here: {error:#}"));
             failure = Some(error);
@@ -145,10 +147,11 @@ fn write(
         Some(error) => Err(error),
         None => {
             // Drops are reported by the next entry; after the last drops there is none.
-            if dropped > drain.reported {
-                recorder.add(&Entry::Dropped(dropped - drain.reported));
+            let unreported = drain.reader.unreported();
+            if unreported > 0 {
+                recorder.add(&Entry::Dropped(unreported));
             }
-            recorder.finish().and_then(|out| Ok(out.get_ref().metadata()?.len()))
+            recorder.finish().and_then(|disk| Ok(disk.finish()?.metadata()?.len()))
         }
     };
     Outcome { entries, dropped, fullest, written }
@@ -157,24 +160,23 @@ fn write(
 /// Moves entries from the ring into the file.
 struct Drain<'r> {
     reader: Reader<'r>,
-    /// Dropped entries that the file reports.
-    reported: u64,
+    /// The highest fill level, in per mille.
     fullest: u32,
+    /// The time until the next drain.
+    pause: Duration,
 }
 
 impl Drain<'_> {
     /// Takes all entries out of the ring. After an error it writes nothing more, but still empties
     /// the ring, so that drops mean lack of room only.
     fn drain<W: Write>(&mut self, recorder: &mut Recorder<W>) -> Result<()> {
-        self.fullest = self.fullest.max(self.reader.fullness());
+        let filled = self.reader.fullness();
+        self.fullest = self.fullest.max(filled);
+        self.pause = pause_after(self.pause, filled);
         let mut words = [0; WORDS_MAX];
         while let Some(length) = self.reader.pop(&mut words) {
-            let entry = length.and_then(|length| decode(&words[..length]));
-            let entry = entry.map_err(|Damage| anyhow!("the ring is damaged"))?;
-            if let Entry::Dropped(count) = entry {
-                self.reported += count;
-            }
-            recorder.add(&entry);
+            let added = length.and_then(|length| recorder.add_words(&words[..length]));
+            added.map_err(|Damage| anyhow!("the ring is damaged"))?;
         }
         match &recorder.failure {
             None => Ok(()),
@@ -183,13 +185,20 @@ impl Drain<'_> {
     }
 }
 
+/// The next pause after one that filled the ring by so many per mille: as long as it may be if the
+/// same happens again, and at most twice as long.
+fn pause_after(pause: Duration, filled: u32) -> Duration {
+    let next = pause * (2 * FILLED).min(FILLED * FILLED / filled.max(1)) / FILLED;
+    next.clamp(PAUSE_MIN, PAUSE_MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::procdb_file::tests::Scratch;
-    use pandemonium_record::{Writer, length, ring_words};
+    use pandemonium_record::file::read as recorded;
+    use pandemonium_record::{Writer, ring_words};
     use std::collections::VecDeque;
-    use std::io::{BufReader, Read};
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn start(path: &Path, shared: &Arc<Shared>) -> Result<Recording, String> {
@@ -198,27 +207,13 @@ mod tests {
         started.map_err(|failure| failure.to_string())
     }
 
-    /// The number of entries in a file, and its last three. It reads one by one: all entries at
-    /// once would not fit into the allocator's arena.
+    /// The number of entries in a file, and its last two.
     fn end_of(path: &Path) -> (usize, Vec<Entry>) {
-        let mut file = std::fs::File::open(path).unwrap();
-        let mut begin = [0; pandemonium_record::file::write::MAGIC.len() + 4];
-        file.read_exact(&mut begin).unwrap();
-        let mut plain = BufReader::new(zstd::Decoder::new(file).unwrap());
-        let mut header = [0; 4];
-        plain.read_exact(&mut header).unwrap();
-        let header = u64::from(u32::from_le_bytes(header));
-        std::io::copy(&mut plain.by_ref().take(header), &mut std::io::sink()).unwrap();
-        let mut word = move || {
-            let mut bytes = [0; 8];
-            plain.read_exact(&mut bytes).ok().map(|()| u64::from_le_bytes(bytes))
-        };
+        let mut recording = recorded::Recording::open(path.to_str().unwrap()).unwrap();
         let (mut count, mut last) = (0, VecDeque::new());
-        while let Some(first) = word() {
-            let mut words = vec![first];
-            (1..length(first).unwrap()).for_each(|_| words.push(word().unwrap()));
-            last.push_back(decode(&words).unwrap());
-            last.drain(..last.len().saturating_sub(3));
+        while let Some(entry) = recording.next_entry().unwrap() {
+            last.push_back(entry);
+            last.drain(..last.len().saturating_sub(2));
             count += 1;
         }
         (count, last.into())
@@ -261,7 +256,7 @@ mod tests {
         let shared = Arc::new(Shared::with_ring(1).unwrap());
         let ring = shared.ring().unwrap();
         let mut writer = Writer::new(ring);
-        (0..ring.len() as u64).for_each(|count| writer.push(&Entry::Finished(count)));
+        (0..ring.len() as u32).for_each(|count| writer.push(&Entry::AssignedAll(count)));
         let recording = start(&scratch.path(), &shared).unwrap();
         let said = recording.finish();
         // Each entry has two words, so half of them fit.
@@ -270,11 +265,8 @@ mod tests {
         assert!(said.contains(&format!("recorded {half} entries")), "{said}");
         assert!(said.contains(&format!("and {dropped} were dropped")), "{said}");
         let (count, last) = end_of(&scratch.path());
-        assert_eq!(count as u64, half + 2);
-        assert_eq!(
-            last,
-            [Entry::Finished(half - 1), Entry::Dropped(dropped), Entry::Finished(half + 1)]
-        );
+        assert_eq!(count as u64, half + 1);
+        assert_eq!(last, [Entry::AssignedAll(half as u32 - 1), Entry::Dropped(dropped)]);
     }
 
     #[test]
@@ -282,12 +274,28 @@ mod tests {
         let shared = Arc::new(Shared::with_ring(1).unwrap());
         let full = File::create("/dev/full").unwrap();
         let header = Header { source: String::new(), policy: String::new(), redacted: false };
-        let recorder = Recorder::new(BufWriter::new(full), &header, &COMPOSITORS).unwrap();
+        let recorder = Recorder::new(Disk::new(full), &header, &COMPOSITORS).unwrap();
         let mut writer = Writer::new(shared.ring().unwrap());
-        (0..200_000).for_each(|count| writer.push(&Entry::Finished(count * count * count)));
+        (0..200_000).for_each(|count| writer.push(&Entry::Finished(count)));
         let (stop, stopped) = channel();
         drop(stop);
         let error = write(&shared, recorder, &stopped).written.unwrap_err();
         assert!(format!("{error:#}").contains("No space left"), "{error:#}");
+    }
+
+    #[test]
+    fn pauses_are_long_if_the_ring_has_room_and_short_before_it_is_full() {
+        let after = |filled| (0..20).fold(PAUSE_MIN, |pause, _| pause_after(pause, filled));
+        assert_eq!(after(0), PAUSE_MAX);
+        assert_eq!(after(FILLED), PAUSE_MIN, "it stays as it is");
+        let settled = |per_ms: u32| {
+            (0..20).fold(PAUSE_MIN, |pause, _| {
+                pause_after(pause, (per_ms * pause.as_millis() as u32).min(1_000))
+            })
+        };
+        // A ring that such a load fills within 0.1 s is an eighth full at each drain.
+        assert_eq!(settled(10).as_millis(), 12);
+        assert_eq!(pause_after(PAUSE_MAX, 1_000), PAUSE_MAX / 8);
+        assert_eq!(settled(100), PAUSE_MIN);
     }
 }

@@ -15,9 +15,9 @@ use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::{Full, Limits, MachineView, PolicyInfo, Port, Setup, round};
 use pandemonium_policies::knobs::TABLE;
 use pandemonium_policies::{Fifo, Pandemonium};
-use pandemonium_record::file::read::Recording;
+use pandemonium_record::file::read::{COMPRESSED, Recording};
 use pandemonium_record::file::repeat::{Policies, Replayed, repeat};
-use pandemonium_record::file::write::{MAGIC, VERSION};
+use pandemonium_record::file::write::MAGIC;
 use pandemonium_record::{Reader, WORDS_MAX, decode, ring_words};
 use pandemonium_statistics::mix::Seeds;
 use pandemonium_workload as workload_file;
@@ -34,14 +34,14 @@ const MESSAGE: usize = 8 * 8 + 16;
 
 /// A recording, replayed and explained.
 ///
-/// Bit 0 of the first byte says whether the rest is a file, or the decompressed content of a file,
+/// Bit 0 of the first byte says whether the rest is a file, or the content of a compressed one,
 /// because random bytes never pass the decompression. Bit 1 chooses the policy.
 pub fn recording(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else { return };
     let file = match kind & 1 {
         0 => rest.to_vec(),
         _ => match zstd::encode_all(rest, 1) {
-            Ok(packed) => [MAGIC, &VERSION.to_le_bytes()[..], &packed].concat(),
+            Ok(packed) => [MAGIC, &COMPRESSED.to_le_bytes()[..], &packed].concat(),
             Err(_) => return,
         },
     };

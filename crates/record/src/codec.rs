@@ -23,6 +23,10 @@ pub const WORDS_MAX: usize = KNOBS_MAX + 2;
 
 /// Upper half of every entry's first word, to detect lost words.
 const MARK: u64 = 0x7061_6E64;
+/// The kind of [`Entry::Dropped`].
+pub(crate) const DROPS: u8 = 8;
+/// The last kind of entries.
+pub(crate) const KIND_MAX: u8 = 21;
 /// Stands for no CPU.
 const NO_CPU: u64 = 0xFFFF;
 
@@ -124,7 +128,7 @@ pub fn encode(entry: &Entry, words: &mut [u64; WORDS_MAX]) -> usize {
         }
         Entry::Dropped(count) => {
             out.put(*count);
-            8
+            DROPS.into()
         }
         Entry::Finished(count) => {
             out.put(*count);
@@ -266,11 +270,24 @@ fn take_comm(input: &mut WordReader) -> Result<Comm, Damage> {
     Ok(Comm::from_words([input.take()?, input.take()?]))
 }
 
+/// The first word of an entry of this kind and so many words.
+pub(crate) fn head_of(kind: u8, length: usize) -> Result<u64, Damage> {
+    let word = MARK << 32 | u64::from(kind) << 8 | length as u64;
+    if head(word)? == (kind, length) { Ok(word) } else { Err(Damage) }
+}
+
+/// The kind of the entry that starts with this word, and the number of its words.
+pub(crate) fn head(first: u64) -> Result<(u8, usize), Damage> {
+    let (kind, length) = ((first >> 8) as u8, (first & 0xFF) as usize);
+    let sane = first >> 16 == MARK << 16
+        && (1..=KIND_MAX).contains(&kind)
+        && (2..=WORDS_MAX).contains(&length);
+    if sane { Ok((kind, length)) } else { Err(Damage) }
+}
+
 /// The number of words of the entry that starts with this word.
 pub fn length(first: u64) -> Result<usize, Damage> {
-    let length = (first & 0xFF) as usize;
-    let sane = first >> 32 == MARK && (2..=WORDS_MAX).contains(&length);
-    if sane { Ok(length) } else { Err(Damage) }
+    head(first).map(|(_, length)| length)
 }
 
 /// Decodes an entry from exactly these words.

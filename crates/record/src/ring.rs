@@ -4,8 +4,9 @@
 //! side waits: an entry that does not fit is dropped and counted.
 
 use super::Entry;
-use super::codec::{Damage, WORDS_MAX, encode, length};
-use core::sync::atomic::{AtomicU64, Ordering};
+use super::codec::{DROPS, Damage, WORDS_MAX, encode, head};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Words before the data: the writer's position, the reader's position, and the entries dropped.
 const HEAD: usize = 0;
@@ -21,6 +22,8 @@ pub const fn ring_words(words: usize) -> usize {
 /// The writing side. The memory must be zero at the start.
 pub struct Writer<'a> {
     memory: &'a [AtomicU64],
+    /// The words of the last entry.
+    words: [u64; WORDS_MAX],
     /// Entries dropped since the last one that fitted.
     lost: u64,
 }
@@ -28,6 +31,8 @@ pub struct Writer<'a> {
 /// The reading side.
 pub struct Reader<'a> {
     memory: &'a [AtomicU64],
+    /// Dropped entries that the entries so far report.
+    reported: u64,
 }
 
 impl<'a> Writer<'a> {
@@ -35,7 +40,7 @@ impl<'a> Writer<'a> {
     /// exist.
     pub fn new(memory: &'a [AtomicU64]) -> Writer<'a> {
         assert!(memory.len() >= ring_words(2 * WORDS_MAX), "a ring holds more than one entry");
-        Writer { memory, lost: 0 }
+        Writer { memory, words: [0; _], lost: 0 }
     }
 
     /// Adds an entry, or counts it as dropped. After a gap, an [`Entry::Dropped`] with the number
@@ -46,26 +51,35 @@ impl<'a> Writer<'a> {
         }
         if self.lost > 0 || !self.add(entry) {
             self.lost += 1;
-            self.memory[DROPPED].fetch_add(1, Ordering::Relaxed);
+            self.memory[DROPPED].fetch_add(1, Relaxed);
         }
     }
 
     fn add(&mut self, entry: &Entry) -> bool {
-        let mut words = [0; WORDS_MAX];
-        let length = encode(entry, &mut words);
+        let length = encode(entry, &mut self.words);
         let data = &self.memory[HEADER..];
-        let head = self.memory[HEAD].load(Ordering::Relaxed);
-        let tail = self.memory[TAIL].load(Ordering::Acquire);
+        let head = self.memory[HEAD].load(Relaxed);
+        let tail = self.memory[TAIL].load(Acquire);
         let used = head.wrapping_sub(tail);
         if used + length as u64 > data.len() as u64 {
             return false;
         }
-        for (offset, word) in words[..length].iter().enumerate() {
-            let at = head.wrapping_add(offset as u64) % data.len() as u64;
-            data[at as usize].store(*word, Ordering::Relaxed);
+        let mut words = self.words[..length].iter();
+        for part in cells(data, head, length) {
+            part.iter().zip(&mut words).for_each(|(cell, word)| cell.store(*word, Relaxed));
         }
-        self.memory[HEAD].store(head.wrapping_add(length as u64), Ordering::Release);
+        self.memory[HEAD].store(head.wrapping_add(length as u64), Release);
         true
+    }
+}
+
+/// The cells of so many words from this position on: up to the end of the ring, then from its
+/// begin.
+fn cells(data: &[AtomicU64], position: u64, length: usize) -> [&[AtomicU64]; 2] {
+    let (begin, end) = data.split_at((position % data.len() as u64) as usize);
+    match end.get(..length) {
+        Some(end) => [end, &[]],
+        None => [end, &begin[..length - end.len()]],
     }
 }
 
@@ -73,19 +87,22 @@ impl<'a> Reader<'a> {
     /// Reads from `memory`. Only one reader may exist.
     pub fn new(memory: &'a [AtomicU64]) -> Reader<'a> {
         assert!(memory.len() >= ring_words(2 * WORDS_MAX), "a ring holds more than one entry");
-        Reader { memory }
+        Reader { memory, reported: 0 }
     }
 
     /// Entries dropped so far.
     pub fn dropped(&self) -> u64 {
-        self.memory[DROPPED].load(Ordering::Relaxed)
+        self.memory[DROPPED].load(Relaxed)
+    }
+
+    /// Dropped entries that no entry has reported: those after the last one that fitted.
+    pub fn unreported(&self) -> u64 {
+        self.dropped().saturating_sub(self.reported)
     }
 
     /// Fill level, in per mille.
     pub fn fullness(&self) -> u32 {
-        let used = self.memory[HEAD]
-            .load(Ordering::Relaxed)
-            .wrapping_sub(self.memory[TAIL].load(Ordering::Relaxed));
+        let used = self.memory[HEAD].load(Relaxed).wrapping_sub(self.memory[TAIL].load(Relaxed));
         let room = (self.memory.len() - HEADER) as u64;
         (used.min(room) * 1_000 / room) as u32
     }
@@ -94,23 +111,24 @@ impl<'a> Reader<'a> {
     /// empty. Damage means that another program wrote into the memory.
     pub fn pop(&mut self, words: &mut [u64; WORDS_MAX]) -> Option<Result<usize, Damage>> {
         let data = &self.memory[HEADER..];
-        let head = self.memory[HEAD].load(Ordering::Acquire);
-        let tail = self.memory[TAIL].load(Ordering::Relaxed);
-        if head == tail {
+        let position = self.memory[HEAD].load(Acquire);
+        let tail = self.memory[TAIL].load(Relaxed);
+        if position == tail {
             return None;
         }
-        let word = |offset: usize| {
-            let at = tail.wrapping_add(offset as u64) % data.len() as u64;
-            data[at as usize].load(Ordering::Relaxed)
-        };
-        let length = match length(word(0)) {
-            Ok(length) if length as u64 <= head.wrapping_sub(tail) => length,
+        let [first, _] = cells(data, tail, 1);
+        let (kind, length) = match head(first[0].load(Relaxed)) {
+            Ok((kind, length)) if length as u64 <= position.wrapping_sub(tail) => (kind, length),
             _ => return Some(Err(Damage)),
         };
-        for (offset, place) in words[..length].iter_mut().enumerate() {
-            *place = word(offset);
+        let mut places = words.iter_mut();
+        for part in cells(data, tail, length) {
+            part.iter().zip(&mut places).for_each(|(cell, word)| *word = cell.load(Relaxed));
         }
-        self.memory[TAIL].store(tail.wrapping_add(length as u64), Ordering::Release);
+        if kind == DROPS {
+            self.reported = self.reported.saturating_add(words[1]);
+        }
+        self.memory[TAIL].store(tail.wrapping_add(length as u64), Release);
         Some(Ok(length))
     }
 }

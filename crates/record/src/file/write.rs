@@ -2,7 +2,8 @@
 
 //! Writes a recording. Both the scheduler (`src/record.rs`) and the lab use it.
 
-use crate::{Entry, WORDS_MAX, encode};
+use super::differences::{BYTES_MAX, Packer};
+use crate::{Damage, Entry, WORDS_MAX, decode, encode};
 use anyhow::{Context, Result};
 use pandemonium_engine::task::Comm;
 use serde::{Deserialize, Serialize};
@@ -20,13 +21,11 @@ pub const MAGIC: &[u8; 8] = b"PNDMREC\n";
 /// 9: a round's view tells how many decided tasks wait.
 /// 10: treatments have a domain.
 /// 11: the topology is recorded again when it changes.
-pub const VERSION: u32 = 11;
+/// 12: words are told by their differences, and no longer compressed by zstd.
+pub const VERSION: u32 = 12;
 /// The earliest format that readers accept: what it lacks has a value that says so.
 pub const OLDEST: u32 = 7;
-/// zstd level: the fastest regular one, since compression competes with the recorded workload.
-const LEVEL: i32 = 1;
-/// Bytes gathered before they are compressed: a call of the compressor per word would cost more
-/// than the compression.
+/// Bytes that are written at once: a system call costs as much as some hundred entries.
 const GATHERED: usize = 64 * 1024;
 
 /// Describes a recording.
@@ -50,9 +49,11 @@ const OTHER: &str = "program-other";
 
 /// Writes a recording.
 pub struct Recorder<W: Write> {
-    out: zstd::Encoder<'static, W>,
-    /// Entries that are not compressed yet.
-    gathered: Vec<u8>,
+    out: W,
+    packer: Packer,
+    /// Entries that are not written yet, with room for another one, and the number of bytes.
+    gathered: Box<[u8; GATHERED + BYTES_MAX]>,
+    filled: usize,
     /// Entries added so far.
     pub entries: u64,
     redactor: Option<Redactor>,
@@ -64,15 +65,19 @@ impl<W: Write> Recorder<W> {
     /// Starts a recording: writes the header to `out`. Redaction keeps names with a prefix in
     /// `kept`.
     pub fn new(mut out: W, header: &Header, kept: &'static [&'static str]) -> Result<Self> {
-        out.write_all(MAGIC)?;
-        out.write_all(&VERSION.to_le_bytes())?;
-        let mut out = zstd::Encoder::new(out, LEVEL)?;
         let json = serde_json::to_vec(header)?;
-        out.write_all(&(json.len() as u32).to_le_bytes())?;
-        out.write_all(&json)?;
+        let length = json.len() as u32;
+        out.write_all(&[MAGIC, &VERSION.to_le_bytes()[..], &length.to_le_bytes(), &json].concat())?;
         let redactor = header.redacted.then(|| Redactor { kept, ..Redactor::default() });
-        let gathered = Vec::with_capacity(GATHERED);
-        Ok(Recorder { out, gathered, entries: 0, redactor, failure: None })
+        Ok(Recorder {
+            out,
+            packer: Packer::new(),
+            gathered: Box::new([0; _]),
+            filled: 0,
+            entries: 0,
+            redactor,
+            failure: None,
+        })
     }
 
     /// Adds an entry. A write error is kept in `failure`.
@@ -81,41 +86,50 @@ impl<W: Write> Recorder<W> {
         if let Some(redactor) = &mut self.redactor {
             redactor.redact(&mut entry);
         }
-        if self.failure.is_none() {
-            self.failure = self.write(&entry).err();
-        }
+        let mut words = [0; WORDS_MAX];
+        let length = encode(&entry, &mut words);
+        // What `encode` writes is no damage.
+        let _ = self.gather(&words[..length]);
     }
 
-    fn write(&mut self, entry: &Entry) -> std::io::Result<()> {
-        let mut words = [0; WORDS_MAX];
-        let length = encode(entry, &mut words);
-        self.entries += 1;
-        if self.gathered.len() + 8 * length > GATHERED {
-            self.pass_on()?;
+    /// The same, with an entry as words. Only for redaction they are decoded: else what they hold
+    /// is found by a reader.
+    pub fn add_words(&mut self, words: &[u64]) -> Result<(), Damage> {
+        if self.redactor.is_none() {
+            return self.gather(words);
         }
-        self.gathered.extend(words[..length].iter().flat_map(|word| word.to_le_bytes()));
+        self.add(&decode(words)?);
         Ok(())
     }
 
-    fn pass_on(&mut self) -> std::io::Result<()> {
-        let done = self.out.write_all(&self.gathered);
-        self.gathered.clear();
-        done
+    fn gather(&mut self, words: &[u64]) -> Result<(), Damage> {
+        if let (Some(place), None) = (self.gathered[self.filled..].first_chunk_mut(), &self.failure)
+        {
+            self.filled += self.packer.pack(words, place)?;
+            self.entries += 1;
+        }
+        if self.filled > GATHERED {
+            self.pass_on();
+        }
+        Ok(())
+    }
+
+    fn pass_on(&mut self) {
+        let done = self.out.write_all(&self.gathered[..self.filled]);
+        self.filled = 0;
+        self.failure = self.failure.take().or(done.err());
     }
 
     /// Completes the file. A file without the final entry is known to be truncated.
     pub fn finish(mut self) -> Result<W> {
         let entries = self.entries;
         self.add(&Entry::Finished(entries));
-        if self.failure.is_none() {
-            self.failure = self.pass_on().err();
-        }
+        self.pass_on();
         if let Some(error) = self.failure {
             return Err(error).context("cannot write the recording");
         }
-        let mut out = self.out.finish()?;
-        out.flush()?;
-        Ok(out)
+        self.out.flush()?;
+        Ok(self.out)
     }
 }
 

@@ -8,11 +8,12 @@ use super::errors::{NOBODY, UNPRIVILEGED, USAGE, expect_refusal};
 use super::top;
 use crate::guest::lives::Life;
 use crate::guest::load::{Kind, Load, mix};
-use crate::guest::memory::Memory;
+use crate::guest::memory::{self, Memory};
 use crate::guest::scheduler::{self, Scheduler};
-use crate::guest::{Guest, report, watch};
+use crate::guest::{Guest, clock, report, watch};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
+use std::fmt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -53,8 +54,8 @@ pub const RECORD_COST: Scenario = Scenario {
 
 const LAB: &str = "/bin/pandemonium_lab";
 const FILE: &str = "/tmp/run.rec";
-/// Most memory that the worker may hold, in KiB: 8 MiB are the buffer of the recording.
-const RESIDENT_MAX: u64 = (48 + 8) << 10;
+/// Most memory that the worker may hold, in KiB: 2 MiB are the ring of the recording.
+const RESIDENT_MAX: u64 = memory::RESIDENT_MAX + (2 << 10);
 const LINK: &str = "/tmp/link.rec";
 /// Recorded time before and after the knob changes.
 const RECORDED: Duration = Duration::from_secs(3);
@@ -73,8 +74,8 @@ fn record_cost(guest: &Guest) -> Result<()> {
         let plain = hogs_work(guest, &[])?;
         let recorded = hogs_work(guest, &["--record", FILE])?;
         std::fs::remove_file(FILE).context("removing a recording")?;
-        let cost = 100.0 * (1.0 - recorded as f64 / plain as f64);
-        report::note(format!("pair {pair}: {plain} and {recorded} units of work, {cost:.2} %"));
+        let cost = recorded.cost_beside(&plain);
+        report::note(format!("pair {pair}: {plain}; {recorded}: {cost:.2} %"));
         costs.push(cost);
     }
     costs.sort_by(f64::total_cmp);
@@ -83,8 +84,36 @@ fn record_cost(guest: &Guest) -> Result<()> {
     Ok(())
 }
 
-/// What the hogs of a mixed load do under a scheduler with these options.
-fn hogs_work(guest: &Guest, options: &[&str]) -> Result<u64> {
+/// What hogs did beside a mixed load, and the CPU time that they and the scheduler took for it.
+struct Work {
+    steps: u64,
+    hogs_ns: u64,
+    scheduler_ns: u64,
+    /// What the scheduler said of its recording.
+    told: String,
+}
+
+impl Work {
+    /// How much less the hogs can do than in another run, in percent: what the scheduler takes more
+    /// is theirs, and they may get less done in the rest of their time. That the programs that
+    /// execute others get more or less of the machine, by several percent from run to run, is no
+    /// cost.
+    fn cost_beside(&self, plain: &Work) -> f64 {
+        let speed = |work: &Work| work.steps as f64 / work.hogs_ns as f64;
+        let more = self.scheduler_ns as f64 - plain.scheduler_ns as f64;
+        100.0 * (1.0 - speed(self) / speed(plain) * (1.0 - more / plain.hogs_ns as f64))
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let [hogs, scheduler] = [self.hogs_ns, self.scheduler_ns].map(Duration::from_nanos);
+        let Work { steps, told, .. } = self;
+        write!(f, "{steps} units of work in {hogs:.1?}, the scheduler {scheduler:.1?} {told}")
+    }
+}
+
+fn hogs_work(guest: &Guest, options: &[&str]) -> Result<Work> {
     let scheduler = Scheduler::start(guest, options)?;
     let hogs = 2 * guest.cpus;
     let mut kinds = vec![Kind::Hog; hogs];
@@ -92,10 +121,18 @@ fn hogs_work(guest: &Guest, options: &[&str]) -> Result<u64> {
     kinds.extend([Kind::Storm { children: 8, period_us: 48_000 }, Kind::Execer]);
     let load = Load::start(&kinds)?;
     std::thread::sleep(Duration::from_secs(1));
-    let work = load.steps_in(MEASURED).iter().take(hogs).sum();
+    let times = || -> Result<[u64; 2]> {
+        let of_hogs = load.workers().iter().take(hogs).map(|hog| clock::cpu_time_ns(hog.pid));
+        Ok([of_hogs.sum::<Option<u64>>().context("a hog ended")?, scheduler.cpu_time_ns()?])
+    };
+    let before = times()?;
+    let steps = load.steps_in(MEASURED).iter().take(hogs).sum();
+    let after = times()?;
     drop(load);
-    scheduler.finish()?;
-    Ok(work)
+    let ended = scheduler.finish()?;
+    let told = ended.output.into_iter().find(|line| line.starts_with("recorded "));
+    let [hogs_ns, scheduler_ns] = [0, 1].map(|at| after[at].saturating_sub(before[at]));
+    Ok(Work { steps, hogs_ns, scheduler_ns, told: told.unwrap_or_default() })
 }
 
 fn record(guest: &Guest) -> Result<()> {
