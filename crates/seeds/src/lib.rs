@@ -19,8 +19,8 @@ const PIECE_MAX: usize = 64;
 /// Most random bytes.
 const RANDOM_MAX: usize = 512;
 
-/// For so long each target is tried. The fuzzer is for more.
-const TRIED_FOR: Duration = Duration::from_secs(1);
+/// For so long each target is tried: all of them for two minutes.
+const TRIED_FOR: Duration = Duration::from_secs(8);
 
 /// One change of an input.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ enum Change {
 }
 
 /// Calls `target` with each seed in `crates/fuzz/seeds/NAME`, then `count` times with changed seeds
-/// and as often with random bytes, and so on for a second. A panic fails the test, with the
+/// and as often with random bytes, and so on for eight seconds. A panic fails the test, with the
 /// smallest input that was found.
 ///
 /// # Panics
