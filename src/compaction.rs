@@ -7,14 +7,14 @@
 //! The supervisor puts the setting back too, if the worker was killed; the worker does it in case
 //! that the supervisor was.
 
+use super::kernel_setting::Meanwhile;
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 
-/// The kernel's setting.
-pub const PATH: &str = "/proc/sys/vm/compact_unevictable_allowed";
-/// Its value while a worker schedules.
-pub const OFF: &str = "0";
+/// The kernel's setting, and its value while a worker schedules.
+pub const OFF: Meanwhile =
+    Meanwhile { path: "/proc/sys/vm/compact_unevictable_allowed", value: "0" };
 /// It is a small number.
 const LENGTH_MAX: u64 = 16;
 
@@ -27,7 +27,7 @@ pub struct Compaction {
 impl Compaction {
     /// Reads the setting, before it is changed. `None` without the permission to change it.
     pub fn open() -> Option<Compaction> {
-        let mut file = OpenOptions::new().read(true).write(true).open(PATH).ok()?;
+        let mut file = OpenOptions::new().read(true).write(true).open(OFF.path).ok()?;
         let mut before = String::new();
         Read::take(&mut file, LENGTH_MAX).read_to_string(&mut before).ok()?;
         Some(Compaction { file, before })

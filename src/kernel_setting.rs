@@ -5,35 +5,44 @@
 //! It is put back only while it still has the value of that while: another value is that of an
 //! administrator, or of another program, which wins.
 
-use std::fs;
+use std::{fs, io};
 
-/// The file of a setting, its value meanwhile, and the one before, where that could be read.
+/// The file of a setting, and its value for that while.
+#[derive(Clone, Copy)]
+pub struct Meanwhile {
+    pub path: &'static str,
+    pub value: &'static str,
+}
+
+impl Meanwhile {
+    /// Gives the setting this value.
+    pub fn apply(&self) -> io::Result<()> {
+        fs::write(self.path, self.value)
+    }
+}
+
+/// A setting with its value before the change, where that could be read.
 pub struct KernelSetting {
-    path: &'static str,
-    meanwhile: &'static str,
+    meanwhile: Meanwhile,
     before: Option<String>,
 }
 
 impl KernelSetting {
     /// The setting as it is now, before it becomes `meanwhile`.
-    pub fn read(path: &'static str, meanwhile: &'static str) -> KernelSetting {
-        KernelSetting::known(path, meanwhile, fs::read_to_string(path).ok())
+    pub fn read(meanwhile: Meanwhile) -> KernelSetting {
+        KernelSetting::known(meanwhile, fs::read_to_string(meanwhile.path).ok())
     }
 
     /// The setting with its value from before an earlier program changed it.
-    pub fn known(
-        path: &'static str,
-        meanwhile: &'static str,
-        before: Option<String>,
-    ) -> KernelSetting {
-        KernelSetting { path, meanwhile, before }
+    pub fn known(meanwhile: Meanwhile, before: Option<String>) -> KernelSetting {
+        KernelSetting { meanwhile, before }
     }
 
     /// Changes it, if it has the value `from`. `None` if it has another one, or without the
     /// privilege: then there is nothing to put back.
     pub fn change(self, from: &str) -> Option<KernelSetting> {
         let is_from = self.before.as_deref().is_some_and(|before| before.trim() == from);
-        (is_from && fs::write(self.path, self.meanwhile).is_ok()).then_some(self)
+        (is_from && self.meanwhile.apply().is_ok()).then_some(self)
     }
 
     /// Its value before the change, where that could be read.
@@ -44,10 +53,11 @@ impl KernelSetting {
     /// Puts it back, if it has changed and nothing else has changed it since.
     pub fn restore(&self) {
         let Some(before) = &self.before else { return };
-        let now = fs::read_to_string(self.path).unwrap_or_default();
-        if now.trim() == self.meanwhile && before.trim() != self.meanwhile {
+        let Meanwhile { path, value } = self.meanwhile;
+        let now = fs::read_to_string(path).unwrap_or_default();
+        if now.trim() == value && before.trim() != value {
             // A failure is harmless: these settings only cost some latency.
-            let _ = fs::write(self.path, before);
+            let _ = fs::write(path, before);
         }
     }
 }
@@ -57,45 +67,45 @@ mod tests {
     use super::*;
     use crate::procdb_file::tests::Scratch;
 
-    /// A file in place of the kernel's, with this value.
-    fn file(scratch: &Scratch, value: &str) -> &'static str {
+    /// A file in place of the kernel's, with this value, which is to be 1 meanwhile.
+    fn file(scratch: &Scratch, value: &str) -> Meanwhile {
         let path = scratch.path().with_file_name("setting");
         fs::write(&path, value).unwrap();
-        path.to_str().unwrap().to_owned().leak()
+        Meanwhile { path: path.to_str().unwrap().to_owned().leak(), value: "1" }
     }
 
-    fn value(path: &str) -> String {
-        fs::read_to_string(path).unwrap().trim().to_owned()
+    fn value(of: Meanwhile) -> String {
+        fs::read_to_string(of.path).unwrap().trim().to_owned()
     }
 
     #[test]
     fn a_setting_is_changed_once_and_put_back() {
         let scratch = Scratch::new();
-        let path = file(&scratch, "0\n");
-        let outer = KernelSetting::read(path, "1").change("0").unwrap();
-        assert_eq!(value(path), "1");
-        assert!(KernelSetting::read(path, "1").change("0").is_none(), "it is changed already");
+        let one = file(&scratch, "0\n");
+        let outer = KernelSetting::read(one).change("0").unwrap();
+        assert_eq!(value(one), "1");
+        assert!(KernelSetting::read(one).change("0").is_none(), "it is changed already");
         outer.restore();
-        assert_eq!(value(path), "0");
+        assert_eq!(value(one), "0");
     }
 
     #[test]
     fn what_another_program_has_set_stays() {
         let scratch = Scratch::new();
-        let path = file(&scratch, "2\n");
-        assert!(KernelSetting::read(path, "1").change("0").is_none());
-        assert_eq!(value(path), "2", "a count of another program");
-        let changed = KernelSetting::known(path, "1", Some("0\n".into()));
+        let one = file(&scratch, "2\n");
+        assert!(KernelSetting::read(one).change("0").is_none());
+        assert_eq!(value(one), "2", "a count of another program");
+        let changed = KernelSetting::known(one, Some("0\n".into()));
         changed.restore();
-        assert_eq!(value(path), "2", "set after the change");
-        let set_before = KernelSetting::known(file(&scratch, "1\n"), "1", Some("1\n".into()));
+        assert_eq!(value(one), "2", "set after the change");
+        let set_before = KernelSetting::known(file(&scratch, "1\n"), Some("1\n".into()));
         set_before.restore();
-        assert_eq!(value(path), "1");
+        assert_eq!(value(one), "1");
     }
 
     #[test]
     fn a_setting_that_the_kernel_does_not_have_is_left_out() {
-        let missing = KernelSetting::read("/nowhere/setting", "1");
+        let missing = KernelSetting::read(Meanwhile { path: "/nowhere/setting", value: "1" });
         assert_eq!(missing.before(), None);
         missing.restore();
         assert!(missing.change("0").is_none());

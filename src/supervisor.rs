@@ -22,7 +22,7 @@ use super::silence::{Seen, Silence, Verdict};
 use super::stats::{self, Source};
 use super::upgrade::{self, Handover};
 use super::urgent_cpus;
-use super::worker_process::{End, WorkerProcess};
+use super::worker_process::End;
 use super::{
     clock, compaction, output, privileges, process, settings, stalls, summary, syscalls, takeover,
     telemetry, worker,
@@ -81,8 +81,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     process::outlive_lack_of_memory();
     privileges::supervise(source.programs.is_foreign());
     forbid_system_calls(earlier.as_ref());
-    let worker = Arc::clone(&source.worker);
-    let handler = Arc::clone(&worker);
+    let handler = Arc::clone(&source.worker);
     let partial = options.partial;
     ctrlc::set_handler(move || handler.interrupt(partial)).map_err(Failure::internal)?;
     // The signal thread is the only other one so far. It must run while no decisions come.
@@ -96,23 +95,23 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     output::print(&cli::version());
     urgent_cpus::begin(options, &machine, &source.shared)?;
     source.shared.topology.publish(&machine.topology());
-    let candidates = upgrade::serve(options, program.clone(), Arc::clone(&worker), source.clone());
+    let candidates = upgrade::serve(options, program.clone(), source.clone());
     serve_when_it_schedules(source.clone(), groups, earlier.as_ref());
     let log = observe(options, &source);
     let saver = Saver::start(Arc::clone(&source.programs));
     let started = source.read();
     let compaction = compaction_before(earlier.as_ref());
-    let outcome = match keep_running(&worker, &source, &saver, &compaction, earlier) {
+    let outcome = match keep_running(&source, &saver, &compaction, earlier) {
         Ok(Finish::Upgrade(pid)) => {
             let lock = instance.as_ref().map(Instance::hand_on);
             let before = compaction.before().map(str::to_owned);
             let handover = Handover::of(&source, &program, pid, lock, before);
             saver.finish();
             output::finish();
-            if let Some(failure) = upgrade::execute(&handover, &candidates, &worker) {
+            if let Some(failure) = upgrade::execute(&handover, &candidates, &source.worker) {
                 return Err(failure);
             }
-            worker.wait_for_end();
+            source.worker.wait_for_end();
             compaction.restore();
             return Ok(ExitCode::SUCCESS);
         }
@@ -235,7 +234,7 @@ fn reap(earlier: i32) {
         // SAFETY: a plain system call, on a child of this process.
         unsafe { libc::waitpid(earlier, std::ptr::null_mut(), 0) };
         // A failure costs some latency: the kernel may move locked memory.
-        let _ = std::fs::write(compaction::PATH, compaction::OFF);
+        let _ = compaction::OFF.apply();
     });
 }
 
@@ -249,28 +248,31 @@ enum Finish {
 /// Starts workers until one ends without asking for a restart. The first takes over from the worker
 /// of an earlier program.
 fn keep_running(
-    worker: &WorkerProcess,
     source: &Source,
     saver: &Saver,
     compaction: &KernelSetting,
     earlier: Option<Handover>,
 ) -> Result<Finish, Failure> {
+    let worker = &source.worker;
     let mut restarts = Restarts::default();
     let mut replaced = earlier.map(|earlier| earlier.worker);
     replaced.into_iter().for_each(reap);
     loop {
         let (started, rounds) = (Instant::now(), source.rounds());
         let grace_periods = replaced.map(|_| takeover::grace_periods());
-        let status = match worker.run(&source.shared, replaced.take())? {
+        let outcome = worker.run(&source.shared, replaced.take())?;
+        // A worker that goes on needs the setting.
+        if !matches!(outcome, End::Upgraded(_)) {
+            compaction.restore();
+        }
+        let status = match outcome {
             End::Exited(status) => status,
             End::Killed => {
-                compaction.restore();
                 grace_periods.iter().for_each(KernelSetting::restore);
                 output::warn("the scheduling process did not end at the signal, and was killed");
                 return Ok(Finish::Exit(ExitCode::SUCCESS));
             }
             End::Silent => {
-                compaction.restore();
                 return Err(Failure::Ejected(
                     "the scheduling process did not notice it for 20 s, and was killed; the \
                      kernel's log has the reason (`dmesg | grep sched_ext`)"
@@ -281,7 +283,6 @@ fn keep_running(
             End::Upgraded(worker) => return Ok(Finish::Upgrade(worker)),
         };
         let scheduled = source.rounds() > rounds;
-        compaction.restore();
         if !scheduled && status.signal().is_some() {
             grace_periods.iter().for_each(KernelSetting::restore);
         }
@@ -444,9 +445,7 @@ fn end_silence(silence: &mut Silence, source: &Source, reading: &Reading) {
 /// of an earlier program. The supervisor puts it back, because a killed worker cannot.
 fn compaction_before(earlier: Option<&Handover>) -> KernelSetting {
     match earlier {
-        Some(earlier) => {
-            KernelSetting::known(compaction::PATH, compaction::OFF, earlier.compaction.clone())
-        }
-        None => KernelSetting::read(compaction::PATH, compaction::OFF),
+        Some(earlier) => KernelSetting::known(compaction::OFF, earlier.compaction.clone()),
+        None => KernelSetting::read(compaction::OFF),
     }
 }

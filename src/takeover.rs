@@ -3,7 +3,7 @@
 //! The worker of an upgraded program. It loads while the worker of the old program schedules, ends
 //! that one, and attaches. The kernel has one scheduler at a time, so its own runs in between.
 
-use super::kernel_setting::KernelSetting;
+use super::kernel_setting::{KernelSetting, Meanwhile};
 use super::{clock, memory, process, wake_worker};
 use anyhow::{Result, bail, ensure};
 use pandemonium_engine::time::{Span, Stamp};
@@ -19,10 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The kernel needs no longer to unload a scheduler of which the process was killed.
 const LIMIT: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_micros(500);
-/// The kernel's setting of grace periods, and its values: as usual, and expedited.
-const GRACE_PERIODS: &str = "/sys/kernel/rcu_expedited";
+/// The kernel's setting of grace periods, expedited; and its usual value.
+const EXPEDITED: Meanwhile = Meanwhile { path: "/sys/kernel/rcu_expedited", value: "1" };
 const USUAL: &str = "0";
-const EXPEDITED: &str = "1";
 
 /// When the earlier worker was last seen in charge; 0 if there is none.
 static IN_CHARGE: AtomicU64 = AtomicU64::new(0);
@@ -90,7 +89,7 @@ impl Drop for ShortGracePeriods {
 /// The setting as it is now. A supervisor reads it before it starts a worker that takes over, and
 /// restores it if that is killed meanwhile.
 pub fn grace_periods() -> KernelSetting {
-    KernelSetting::read(GRACE_PERIODS, EXPEDITED)
+    KernelSetting::read(EXPEDITED)
 }
 
 /// The backend is attached: it decides by itself until the first round.

@@ -17,7 +17,6 @@ use super::worker_process::WorkerProcess;
 use anyhow::{Result, anyhow, ensure};
 use pandemonium_host::failure::Failure;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -60,12 +59,7 @@ pub fn own_path(earlier: Option<&Handover>) -> Result<PathBuf, Failure> {
 
 /// Waits for the signal, in a thread that ends with the process, and asks for an upgrade to the
 /// program at `path` if that is possible. Returns where the programs come that passed their trial.
-pub fn serve(
-    options: &Options,
-    path: PathBuf,
-    worker: Arc<WorkerProcess>,
-    source: Source,
-) -> Receiver<Candidate> {
+pub fn serve(options: &Options, path: PathBuf, source: Source) -> Receiver<Candidate> {
     let records = options.record.is_some();
     let (sender, candidates) = channel();
     thread::spawn(move || {
@@ -83,7 +77,7 @@ pub fn serve(
                 Ok(candidate) => {
                     // Before the worker's thread is told, which looks for it.
                     let _ = sender.send(candidate);
-                    if !worker.upgrade() {
+                    if !source.worker.upgrade() {
                         output::warn("no upgrade: the scheduling process does not run now");
                     }
                 }
