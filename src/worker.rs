@@ -145,10 +145,7 @@ fn schedule(
     output::hold();
     rounds(&mut port, &mut *policy, &mut housekeeping, &mut observers, &mut counters, &mut ahead);
     let gap = counters.longest_gap(clock::now());
-    housekeeping.publish_programs(&mut *policy);
-    if let Some(learning) = policy.learning() {
-        shared.store_memos(|store| learning.export(store));
-    }
+    housekeeping.keep(&mut *policy);
     let end = port.unload();
     compaction.iter().for_each(Compaction::restore);
     match end {
@@ -206,7 +203,7 @@ fn backend_setup(
         // The backend does not know of a domain or of a start with low power: then the policy
         // places every task.
         builtin_idle: !options.full_user
-            && values.get("rule.low_power") != Some(1)
+            && !settings::starts_with_low_power(options, values)
             && setup.domain.is_none(),
         partial: options.partial,
         numa_local: options.numa_local,
@@ -386,11 +383,16 @@ impl<'s> Housekeeping<'s> {
     /// Stores what the next program is to know, if the supervisor asks for it.
     fn hand_on(&self, policy: &mut dyn Policy) {
         if self.shared.wants_memos() {
-            self.publish_programs(policy);
-            if let Some(learning) = policy.learning() {
-                self.shared.store_memos(|store| learning.export(store));
-            }
+            self.keep(policy);
             self.shared.has_memos();
+        }
+    }
+
+    /// Stores what the next worker is to know.
+    fn keep(&self, policy: &mut dyn Policy) {
+        self.publish_programs(policy);
+        if let Some(learning) = policy.learning() {
+            self.shared.store_memos(|store| learning.export(store));
         }
     }
 
