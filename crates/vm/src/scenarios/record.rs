@@ -75,7 +75,11 @@ fn record_cost(guest: &Guest) -> Result<()> {
         let recorded = hogs_work(guest, &["--record", FILE])?;
         std::fs::remove_file(FILE).context("removing a recording")?;
         let cost = recorded.cost_beside(&plain);
-        report::note(format!("pair {pair}: {plain}; {recorded}: {cost:.2} %"));
+        let less = recorded.less_than(&plain);
+        report::note(format!(
+            "pair {pair}: {plain}; {recorded}: {less:.2} % less work, {cost:.2} % by the \
+             scheduler's time and by slower hogs"
+        ));
         costs.push(cost);
     }
     costs.sort_by(f64::total_cmp);
@@ -94,10 +98,15 @@ struct Work {
 }
 
 impl Work {
-    /// How much less the hogs can do than in another run, in percent: what the scheduler takes more
-    /// is theirs, and they may get less done in the rest of their time. That the programs that
-    /// execute others get more or less of the machine, by several percent from run to run, is no
-    /// cost.
+    /// How much less the hogs did than in another run, in percent. From one run to the next this
+    /// differs by up to 9 in both directions: the programs that execute others without pause get
+    /// another part of the machine.
+    fn less_than(&self, plain: &Work) -> f64 {
+        100.0 * (1.0 - self.steps as f64 / plain.steps as f64)
+    }
+
+    /// How much of it the recording costs: what the scheduler takes more is the hogs', and they may
+    /// get less done in their own time.
     fn cost_beside(&self, plain: &Work) -> f64 {
         let speed = |work: &Work| work.steps as f64 / work.hogs_ns as f64;
         let more = self.scheduler_ns as f64 - plain.scheduler_ns as f64;
