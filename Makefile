@@ -37,7 +37,7 @@ crates/fuzz/Cargo.lock: Cargo.lock
 # The rules of the BPF programs, compiled for this machine, under the address and the
 # undefined-behaviour sanitizer. What parses, and shared memory, `make fuzz` runs under the first.
 sanitize: setup
-	.ci/setup fuzz
+	.ci/setup sanitize
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CC='$(CURDIR)/.ci/clang' \
 		cargo test --target-dir $(TARGET)/sanitize --target $(HOST) -p pandemonium_bpf_rules
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A file that is written by a thread of its own: a disk that is slow for a moment does not hold up
-//! the thread that empties the ring, whose memory is locked and therefore small.
+//! A file that is written by a thread of its own: a disk that is slow for a moment does not delay
+//! the thread that empties the ring, which is small because its memory is locked.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -6,13 +6,13 @@
 use super::clock::{now_ns, sleep_until};
 use super::futex::futex;
 use super::work::{self, HOG_ROUNDS};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Limits of the kernel on numbers of tasks and of parts of a process's memory, raised for it.
 const LIMITS: [(&str, &str); 3] = [
@@ -178,19 +178,6 @@ impl Crowd {
             self.members.pop();
         }
         bail!("no task gets the pid {pid}")
-    }
-
-    /// Waits until each member has begun.
-    pub fn wait_for_all(&self, limit: Duration) -> Result<()> {
-        let start = Instant::now();
-        loop {
-            let missing = self.members.iter().filter(|member| member.pid() == 0).count();
-            if missing == 0 {
-                return Ok(());
-            }
-            ensure!(start.elapsed() < limit, "{missing} threads have not begun");
-            std::thread::sleep(Duration::from_millis(100));
-        }
     }
 
     pub fn members(&self) -> &[Arc<Member>] {

@@ -8,7 +8,7 @@
 mod crowds;
 mod forks;
 
-use self::crowds::{runnable, threads};
+use self::crowds::{await_begin, runnable, threads};
 pub(super) use self::forks::Bomb;
 use self::forks::{Bomber, fork_bomb, short_tasks};
 use super::control::ask;
@@ -23,6 +23,7 @@ use crate::guest::{Guest, kernel, report, swap, wakeups, watch};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -286,7 +287,7 @@ const BOMB_BURST: Duration = Duration::from_secs(5);
 const MINUTE_P99_US: f64 = 50_000.0;
 const MINUTE_WORST_US: f64 = 200_000.0;
 /// The threads begin one after the other, since each takes a lock of their common memory.
-const BEGUN_LIMIT: Duration = Duration::from_secs(400);
+const BEGIN_S: u64 = 400;
 /// The longest time without progress: a step of a program that executes others is some of these,
 /// each of which waits beside the hogs.
 const STEP_MAX: Duration = Duration::from_secs(10);
@@ -302,7 +303,8 @@ fn for_minutes(guest: &Guest, minutes: u64) -> Result<()> {
     let mut crowd = Crowd::prepare()?;
     crowd.add(WAKING, Life::Ticker { period: SECOND })?;
     crowd.add(SLEEPING, Life::Asleep)?;
-    crowd.wait_for_all(BEGUN_LIMIT)?;
+    let members = crowd.members().iter().map(Arc::as_ref);
+    await_begin(&scheduler, members, BEGIN_S, |member| member.pid() != 0)?;
     let beside = Beside { scheduler: &scheduler, load: &load, bomber: &bomber, witness: &witness };
     let mut middle = Memory::of_scheduler(&scheduler)?;
     let mut late = Vec::new();

@@ -35,7 +35,7 @@ pub(super) fn runnable(guest: &Guest) -> Result<()> {
     crowd.add(1, Life::Ticker { period })?;
     watch_crowd(&scheduler, SETTLE_S)?;
     let (tickers, hogs): (Vec<_>, Vec<_>) = split(&crowd, &[0, HOGS + 1]);
-    await_begin(&scheduler, &hogs)?;
+    await_begin(&scheduler, hogs.iter().copied(), BEGIN_S, |hog| hog.steps() > 0)?;
     crowd.members().iter().for_each(|member| member.begin_anew());
     let middle = Memory::of_scheduler(&scheduler)?;
     watch_crowd(&scheduler, WATCHED_S)?;
@@ -60,11 +60,17 @@ pub(super) fn runnable(guest: &Guest) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-/// Waits until each has done something. A new thread maps a stack for its signals, and waits for
-/// another one that does so and has lost its CPU.
-fn await_begin(scheduler: &Scheduler, hogs: &[&Member]) -> Result<()> {
-    for second in 1..=BEGIN_S {
-        let idle = hogs.iter().filter(|hog| hog.steps() == 0).count();
+/// Waits until each has begun. A new thread maps a stack for its signals, and waits for another one
+/// that does so and has lost its CPU.
+pub(super) fn await_begin<'c>(
+    scheduler: &Scheduler,
+    members: impl IntoIterator<Item = &'c Member> + Clone,
+    limit_s: u64,
+    has_begun: impl Fn(&Member) -> bool,
+) -> Result<()> {
+    let missing = || members.clone().into_iter().filter(|member| !has_begun(member)).count();
+    for second in 1..=limit_s {
+        let idle = missing();
         if idle == 0 {
             report::note(format!("all began within {second} s"));
             return Ok(());
@@ -72,7 +78,7 @@ fn await_begin(scheduler: &Scheduler, hogs: &[&Member]) -> Result<()> {
         report::progress(format!("{idle} have not begun"));
         watch_crowd(scheduler, 1)?;
     }
-    bail!("some of {} threads have not begun after {BEGIN_S} s", hogs.len())
+    bail!("{} threads have not begun after {limit_s} s", missing())
 }
 
 /// The members with these numbers, and the others.
