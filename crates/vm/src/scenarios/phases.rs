@@ -33,9 +33,12 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
-/// p99 by the median. It was 3.1 while programs were preempted just before their exit, and is 1.04
-/// since. A tick in the middle of a launch costs less than this limit.
-const P99_TO_MEDIAN_MAX: f64 = 1.5;
+/// A launch that waits for a hog takes longer than this many medians.
+const LATE: f64 = 1.5;
+/// The part of launches that wait for a hog: 0.36 while programs were preempted just before their
+/// exit, at most 0.01 since. Those were preempted by a kernel thread at a tick, before the program
+/// was loaded.
+const LATE_MAX: f64 = 0.05;
 /// The hog's work beside the pair, by its work beside a task that sleeps: 0.005 while the pair was
 /// always urgent, 0.19 to 0.38 since.
 const WORK_MIN: f64 = 0.1;
@@ -46,9 +49,10 @@ fn launches(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &[])?;
     let launch = measure("launch", "2")?;
     let [median, p99] = [figure(&launch, "p50")?, figure(&launch, "p99")?];
-    let what = format!("launches take {median:.0} us (p50) and {p99:.0} us (p99)");
+    let late = part_above(&launch, LATE * median * 1_000.0)?;
+    let what = format!("launches take {median:.0} us (p50) and {p99:.0} (p99), {late:.3} are late");
     report::note(what.as_str());
-    ensure!(p99 <= median * P99_TO_MEDIAN_MAX, "{what}");
+    ensure!(late <= LATE_MAX, "{what}");
     scheduler.finish().map(drop)
 }
 
@@ -80,4 +84,14 @@ fn figure(report: &Value, name: &str) -> Result<f64> {
     let figures = report["figures"].as_array().context("figures")?;
     let found = figures.iter().find(|figure| figure["name"] == name);
     found.and_then(|figure| figure["value"].as_f64()).with_context(|| format!("no {name}"))
+}
+
+/// The part of a phase's latencies that are longer than this.
+fn part_above(report: &Value, limit_ns: f64) -> Result<f64> {
+    let buckets = report["curves"][0]["buckets"].as_array().context("no curve")?;
+    let counts = |above: f64| -> f64 {
+        let longer = buckets.iter().filter(|bucket| bucket[0].as_f64() > Some(above));
+        longer.filter_map(|bucket| bucket[1].as_f64()).sum()
+    };
+    Ok(counts(limit_ns) / counts(0.0))
 }
