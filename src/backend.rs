@@ -250,7 +250,7 @@ impl<'cb> KernelPort<'cb> {
     /// Refreshes the view of the machine, by loads from memory shared with the kernel.
     fn refresh_view(&mut self) {
         let needs_occupancy = self.places_all || !self.domains.are_empty();
-        let fast = self.fast.as_ref().filter(|_| needs_occupancy);
+        let fast = self.fast.as_ref().filter(|fast| needs_occupancy || fast.saves_power());
         let (idle, busy) = fast.map(FastPath::occupancy).unwrap_or_default();
         let counts = self.bpf.skel.maps.bss_data.as_deref().map(orders::counts).unwrap_or_default();
         self.view = MachineView {

@@ -196,6 +196,11 @@ impl<'obj> FastPath<'obj> {
         (idle, busy)
     }
 
+    /// Whether a task waits rather than wake an idle CPU.
+    pub fn saves_power(&self) -> bool {
+        !self.settings.wakes_idle
+    }
+
     /// Changes the settings.
     pub fn set(&mut self, new: Settings) {
         if new != self.settings {

@@ -101,6 +101,12 @@ enum patch_checks {
 	PATCH_SLICES = 2,
 };
 
+/* A CPU serves its own DSQ for so long, while tasks wait in the shared one: own_queue.h. */
+enum patch_own_queue {
+	/* Chosen: a tenth of what a person notices as a pause, and many slices. */
+	PATCH_OWN_NS = 100 * 1000 * 1000,
+};
+
 /* Standing orders: backend_patches/orders.h. */
 enum order_limits {
 	/*

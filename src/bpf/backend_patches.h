@@ -26,6 +26,7 @@
  *  named_cpu.h          a CPU that was chosen for a task idles on           dispatch_nr_slots
  *  orders.h             every wakeup costs a run of the scheduler process   select_cpu, nr_queued,
  *                                                                           ringbuf_reserve, query
+ *  own_queue.h          a task in the shared DSQ waits for ever             move_to_local
  *  urgent_cpus.h        an urgent task wakes up on a slow CPU               select_cpu
  *  process_domain.h     a process with a domain wakes up outside            select_cpu, pick_idle,
  *                                                                           clear_cpu_idle
@@ -58,6 +59,7 @@
 #include "backend_patches/self_kick.h"
 #include "backend_patches/named_cpu.h"
 #include "backend_patches/orders.h"
+#include "backend_patches/own_queue.h"
 #include "backend_patches/cpu_sets.h"
 #include "backend_patches/urgent_cpus.h"
 #include "backend_patches/process_domain.h"
@@ -87,6 +89,8 @@ static __always_inline bool patch_move(u64 dsq, u64 enq_flags)
 	if (patch_not_deciding() && patch_move_scheduler(enq_flags, true))
 		return true;
 	if (dsq == BACKEND_SHARED_DSQ && patch_move_from_inactive(enq_flags))
+		return true;
+	if (patch_owes_shared(dsq) && scx_bpf_dsq_move_to_local(BACKEND_SHARED_DSQ, enq_flags))
 		return true;
 	/* In this call the kernel puts the decisions into their queues. */
 	moved = dsq == BACKEND_SCHED_DSQ ? patch_move_scheduler(enq_flags, true) :

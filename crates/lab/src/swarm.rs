@@ -8,6 +8,7 @@ use crate::parallel;
 use crate::play::Case;
 use anyhow::Result;
 use pandemonium_engine::PolicyInfo;
+use pandemonium_engine::knobs::Knob;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_print::print;
 use pandemonium_sim::checkers::{Judge, Violation};
@@ -130,6 +131,11 @@ fn describe(trial: &Trial) {
     print(&format!("machine: {:?}", trial.setup.shape));
     let (fast, idle) = (trial.setup.fast_path, trial.setup.builtin_idle);
     print(&format!("  fast path {fast}, idle CPUs found by the backend {idle}"));
+    let defaults = trial.policy.knobs.defaults();
+    let turned_over = |(knob, word): &(&Knob, u64)| defaults.get(knob.name) != Some(*word);
+    for (knob, word) in trial.values.iter().filter(turned_over) {
+        print(&format!("knob: {} {}", knob.name, knob.show(word)));
+    }
     for group in &trial.workload.groups {
         let (rows, row, nice) = (group.rows, group.row, group.nice);
         let place = group.place;

@@ -14,11 +14,14 @@ use super::workload::{Draw, Group, Place, Step, Workload};
 use alloc::string::String;
 use alloc::vec::Vec;
 use pandemonium_engine::PolicyInfo;
-use pandemonium_engine::knobs::KeySet;
+use pandemonium_engine::knobs::{KeySet, Kind, Values};
 use pandemonium_engine::time::Span;
 
 /// Length of the second phase: longer than any task may wait in it.
 const CALM: Span = Span::from_millis(2_500);
+
+/// So many runs of a million have one switch turned over.
+const TURNED_OVER: u32 = 300_000;
 
 /// The parts to leave out of a drawn run, to find the smallest run that still fails.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,10 +66,22 @@ pub fn draw(seed: u64, cuts: &Cuts, policy: PolicyInfo) -> Trial {
     setup.tells_exits = random.chance(700_000);
     setup.costs.tick_spread = Span::from_micros(random.between(1, 60));
     setup.costs.reload = Span::from_millis(random.between(1, 60));
-    let values = policy.knobs.defaults();
+    let values = values(&mut random, policy);
     let demands = Demands::stated(&setup, &policy, &values);
     let pinned = KeySet::none(policy.knobs);
     Trial { workload, setup, policy, values, pinned, storm: Some(storm), demands }
+}
+
+/// Draws knobs: the defaults, in some runs with one switch turned over. The same promises hold.
+fn values(random: &mut Random, policy: PolicyInfo) -> Values {
+    let mut values = policy.knobs.defaults();
+    let switches = || policy.knobs.iter().filter(|knob| knob.kind == Kind::Switch);
+    let count = switches().count() as u64;
+    if count > 0 && random.chance(TURNED_OVER) {
+        let drawn = random.below(count) as usize;
+        switches().nth(drawn).map(|knob| values.put(knob.name, 1 - (knob.default)()));
+    }
+    values
 }
 
 /// Draws mostly small machines: they run faster, and a few tasks overload them.

@@ -90,6 +90,8 @@ struct order_cpu {
 	u32 unused;
 	/* When the CPU last called ops.dispatch, by the clock of scx_bpf_now(). */
 	u64 looked;
+	/* The same when it last looked into the shared DSQ: own_queue.h. */
+	u64 looked_shared;
 	/* How often another performance was asked for: frequency.h. */
 	u64 asked;
 };

@@ -16,7 +16,7 @@ use pandemonium_sim::machine::{FaultPlan, START, Setup};
 use pandemonium_sim::observer::{Event, Fault, Left, Observer, Occupant, TaskId};
 use pandemonium_sim::random::CERTAIN;
 use pandemonium_sim::topology::Mask;
-use pandemonium_sim::workload::Group;
+use pandemonium_sim::workload::{Group, Place};
 use std::collections::BTreeMap;
 
 /// What goes wrong.
@@ -35,6 +35,8 @@ enum Bug {
     Sulks,
     /// Sends every task to one CPU.
     Crowds,
+    /// The same, but for one task, which goes where a CPU is free.
+    Favours,
     /// Says that it has no room, with hardly a task there.
     Cramped,
     /// Believes that its decisions arrive: ignores a task that has not run since the last one.
@@ -85,7 +87,8 @@ impl Policy for Buggy {
         if self.bug == Bug::StaleTickets && self.seen > 50 {
             dispatch.ticket.0 -= 1;
         }
-        if self.bug == Bug::Crowds {
+        let shares = self.bug == Bug::Favours && dispatch.pid.as_raw() % 4 == 0;
+        if matches!(self.bug, Bug::Crowds | Bug::Favours) && !shares {
             dispatch.placement = Placement::Cpu(CpuId::default());
         }
         self.last = Some(dispatch);
@@ -158,6 +161,17 @@ fn idling_beside_a_task_that_waits_is_caught() {
     };
     assert_eq!(judge(Bug::None), None);
     assert_eq!(judge(Bug::Crowds), Some(Judge::Idle));
+}
+
+/// All hogs are bound to one of two CPUs. Those that the policy sends into the queue of that CPU
+/// keep it filled, and the CPU serves it before the shared one.
+#[test]
+fn a_filled_queue_of_a_cpu_does_not_starve_the_shared_one() {
+    let mut bound = Group::hogs("bound", 4);
+    bound.place = Place::Within(Mask::only(0));
+    let w = workload(vec![bound], ms(3_000));
+    let ran = run(setup(2, 1), w, DEMANDS, || Buggy::new(Bug::Favours));
+    assert_eq!(ran.verdict, Ok(()));
 }
 
 /// Order of arrival gives every hog the same, whatever its weight.

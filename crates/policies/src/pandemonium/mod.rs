@@ -298,7 +298,9 @@ impl Pandemonium {
         let rank = task.rank(context.knobs);
         let key = context.now + self.key_offset(slice, tier, rank);
         let domain = self.assigned.domain(treatment);
-        let (placement, preempt) = self.placer.place(request, tier, domain, context);
+        let lone_wakee =
+            task.behaviour.awake() == Span::ZERO && self.queues.iter().all(Runqueue::is_empty);
+        let (placement, preempt) = self.placer.place(request, tier, lone_wakee, domain, context);
         self.placer.note(placement, tier, slice, context);
         Dispatch {
             pid: request.pid,

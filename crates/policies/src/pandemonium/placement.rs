@@ -87,11 +87,13 @@ impl Placer {
 
     /// Where the task goes, and whether the running task there must be preempted for it. The result
     /// is that of [`usual_place`], unless a limit, a mode or a domain changes it: the task's `own`,
-    /// else that of all tasks.
+    /// else that of all tasks. `lone_wakee` says that the task has not run since it woke up, and
+    /// that no other task waits for a decision.
     pub fn place(
         &self,
         request: &Request,
         tier: Tier,
+        lone_wakee: bool,
         own: Option<&Domain>,
         context: &PlacementContext,
     ) -> (Placement, bool) {
@@ -105,7 +107,6 @@ impl Placer {
         let (view, knobs) = (context.view, context.knobs);
         let anywhere = knobs.affinity == Affinity::Off;
         let near = if anywhere { view.here.unwrap_or(request.cpu) } else { request.cpu };
-        let some_idle = view.running < view.cpus;
         match usual_place(request, view, knobs.place_rules()) {
             (Placement::Cpu(cpu), _)
                 if request.kicked.is_some()
@@ -114,7 +115,10 @@ impl Placer {
             {
                 (Placement::Any { near }, false)
             }
-            _ if knobs.rules.low_power && some_idle && tier == Tier::Batch => {
+            _ if knobs.rules.low_power
+                && tier == Tier::Batch
+                && would_wake(request, lone_wakee, view) =>
+            {
                 let awake = self.awake(request, context);
                 (awake.map_or(Placement::Any { near }, Placement::Cpu), false)
             }
@@ -275,6 +279,19 @@ impl Placer {
     }
 }
 
+/// Whether an idle CPU would be woken for the task. That of the scheduler process would idle too
+/// after a round for a lone wakee: a task that it has interrupted would wait for a decision. Not
+/// while decided tasks wait in the shared queue: a CPU serves its own queue first, so tasks that
+/// may use no idle CPU would starve there.
+fn would_wake(request: &Request, lone_wakee: bool, view: &MachineView) -> bool {
+    let would_idle = |cpu: CpuId| match view.here == Some(cpu) {
+        true => lone_wakee,
+        false => view.idle.contains(cpu),
+    };
+    let cpus = (0..view.cpus as i32).filter_map(CpuId::new);
+    view.queued == 0 && cpus.filter(|cpu| may_use(request, *cpu)).any(would_idle)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,7 +352,7 @@ mod tests {
             let then = context(1 << 30, &usual);
             placer.note(Placement::Cpu(cpu(2)), Tier::LatCritical, usual.slice, &then);
         }
-        placer.place(request, tier, None, &context((1 << 30) + 100_000, knobs))
+        placer.place(request, tier, false, None, &context((1 << 30) + 100_000, knobs))
     }
 
     #[test]
@@ -390,7 +407,7 @@ mod tests {
             let mut placer = Placer::new(&Setup::of_cpus(4));
             let slice = Span::from_micros(slice_us);
             placer.note(Placement::Cpu(cpu(2)), Tier::LatCritical, slice, &context(0));
-            placer.place(&request(Some(1)), Tier::LatCritical, None, &context(later))
+            placer.place(&request(Some(1)), Tier::LatCritical, false, None, &context(later))
         };
         assert_eq!(second(150, 0), (Placement::Cpu(cpu(2)), false));
         assert_eq!(second(1_000, 0), ANYWHERE);
@@ -415,11 +432,11 @@ mod tests {
     fn low_power_wakes_no_cpu_for_batch() {
         let mut saving = Knobs::default();
         saving.rules.low_power = true;
-        let idle = MachineView { running: 2, ..view(2) };
+        let idle = MachineView { running: 2, idle: cpus(0b10), ..view(2) };
         let here = (Placement::Cpu(cpu(2)), false);
         let asked = |tier, view: &MachineView, knobs| placed(0, tier, &request(None), view, knobs);
         assert_eq!(asked(Tier::Batch, &idle, &saving), here);
-        let beside = MachineView { busy: cpus(0b1010), ..idle };
+        let beside = MachineView { idle: cpus(0b100), busy: cpus(0b1010), ..view(0) };
         let on_one = (Placement::Cpu(cpu(1)), false);
         assert_eq!(
             asked(Tier::Batch, &beside, &saving),
@@ -430,6 +447,13 @@ mod tests {
         assert_eq!(kicked, on_one, "2 was interrupted only for the scheduler process");
         assert_eq!(asked(Tier::LatCritical, &idle, &saving), ANYWHERE);
         assert_eq!(asked(Tier::Batch, &view(2), &saving), ANYWHERE, "no CPU is idle");
+        let bound = MachineView { idle: cpus(0b1001), ..beside };
+        assert_eq!(asked(Tier::Batch, &bound, &saving), ANYWHERE, "the task may use no idle CPU");
+        let alone = MachineView { here: Some(cpu(2)), ..beside };
+        assert_eq!(asked(Tier::Batch, &alone, &saving), ANYWHERE, "2 is awake");
+        assert!(would_wake(&request(None), true, &alone), "2 is awake for this task only");
+        let queued = MachineView { queued: 1, ..beside };
+        assert_eq!(asked(Tier::Batch, &queued, &saving), ANYWHERE, "another task would starve");
         assert_eq!(asked(Tier::Batch, &idle, &Knobs::default()), ANYWHERE);
     }
 
@@ -559,7 +583,7 @@ mod tests {
         let (now, mode) = (Stamp::from_nanos(1 << 30), Mode::default());
         let context = PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
         let request = Request { cpus_allowed: 4, allowed: Some(CpuSet::ALL), ..request(None) };
-        let placed = |own| placer.place(&request, Tier::Batch, own, &context).0;
+        let placed = |own| placer.place(&request, Tier::Batch, false, own, &context).0;
         assert_eq!(placed(None), Placement::Cpu(cpu(0)));
         assert_eq!(placed(Some(&of(3))), Placement::Cpu(cpu(3)));
     }
@@ -574,7 +598,7 @@ mod tests {
             let view = view(here);
             let context =
                 PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
-            placer.place(&request(Some(2)), Tier::LatCritical, None, &context)
+            placer.place(&request(Some(2)), Tier::LatCritical, false, None, &context)
         };
         assert_eq!(placed(2), (Placement::Cpu(cpu(2)), false));
         assert_eq!(placed(1), (Placement::Cpu(cpu(2)), true));
@@ -619,7 +643,7 @@ mod tests {
         let context = PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
         let mut placer = Placer::new(&Setup::of_cpus(4));
         let mut send = |tier| {
-            let (placement, _) = placer.place(&request(Some(1)), tier, None, &context);
+            let (placement, _) = placer.place(&request(Some(1)), tier, false, None, &context);
             placer.note(placement, tier, knobs.slice, &context);
             placement
         };

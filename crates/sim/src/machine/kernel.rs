@@ -5,7 +5,7 @@
 
 use super::Machine;
 use super::cpu::{Next, Prev};
-use super::limits::{DRAIN, RING};
+use super::limits::{DRAIN, OWN_TURN, RING};
 use super::rules::{crowd_key, crowd_passing_key};
 use super::state::{Current, Down, Kick, Stage, Where};
 use crate::observer::{Event, Observer};
@@ -51,13 +51,11 @@ impl<W: Observer> Machine<W> {
         if pending && self.scheduler.stage == Stage::Queued {
             return Next::Scheduler;
         }
-        let own = Self::first_allowed(&self.tasks, &self.queues[cpu as usize], cpu);
-        if let Some((key, slot)) = own {
-            self.queues[cpu as usize].remove(&key);
-            return Next::Task(slot);
-        }
-        if let Some((key, slot)) = Self::first_allowed(&self.tasks, &self.shared, cpu) {
-            self.shared.remove(&key);
+        let taken = match self.owes_shared(cpu) {
+            true => self.take_shared(cpu).or_else(|| self.take_own(cpu)),
+            false => self.take_own(cpu).or_else(|| self.take_shared(cpu)),
+        };
+        if let Some(slot) = taken {
             return Next::Task(slot);
         }
         // No decided task may use this CPU.
@@ -69,6 +67,25 @@ impl<W: Observer> Machine<W> {
             Prev::Scheduler if self.scheduler.pending > 0 || self.is_pending() => Next::Keep,
             _ => Next::Nothing { again: drained > 0 },
         }
+    }
+
+    /// `patch_owes_shared`: whether the shared DSQ comes before the CPU's own.
+    fn owes_shared(&self, cpu: u32) -> bool {
+        self.now - self.cpus[cpu as usize].looked_shared > OWN_TURN
+    }
+
+    fn take_own(&mut self, cpu: u32) -> Option<u32> {
+        let queue = &mut self.queues[cpu as usize];
+        let (key, slot) = Self::first_allowed(&self.tasks, queue, cpu)?;
+        queue.remove(&key);
+        Some(slot)
+    }
+
+    fn take_shared(&mut self, cpu: u32) -> Option<u32> {
+        self.cpus[cpu as usize].looked_shared = self.now;
+        let (key, slot) = Self::first_allowed(&self.tasks, &self.shared, cpu)?;
+        self.shared.remove(&key);
+        Some(slot)
     }
 
     /// How many decided tasks wait in the shared DSQ; 0 if none of them may use this CPU.

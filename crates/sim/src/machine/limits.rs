@@ -15,6 +15,10 @@ pub const HEARTBEAT: u64 = 1_000_000_000;
 /// `timeout_ms`.
 pub const WATCHDOG: u64 = 5_000_000_000;
 
+/// A CPU serves its own DSQ for so long before it looks into the shared one: `PATCH_OWN_NS` of
+/// src/bpf/backend_limits.h.
+pub const OWN_TURN: u64 = 100_000_000;
+
 // ---- The fast path: src/bpf/fast_path.h ----
 
 /// CPUs looked at in search of a victim: `FP_SCAN`.

@@ -382,6 +382,7 @@ impl Cpu {
             local: None,
             handed_to: None,
             looked: 0,
+            looked_shared: 0,
             order_kicks: Kicks::default(),
         }
     }

@@ -149,6 +149,8 @@ pub(super) struct Cpu {
     pub handed_to: Option<Pid>,
     /// When it last looked beyond its local DSQ.
     pub looked: u64,
+    /// When it last looked into the shared DSQ.
+    pub looked_shared: u64,
     pub order_kicks: Kicks,
 }
 

@@ -3,11 +3,12 @@
 //! Options that change the policy's rules, each with the tasks that it concerns. In exact mode: in
 //! fast mode a busy host would delay every task.
 
+use super::held_up::bind;
 use crate::guest::lives::Life;
 use crate::guest::load::{Kind, Load};
 use crate::guest::probe::Samples;
 use crate::guest::scheduler::Scheduler;
-use crate::guest::{Guest, clock, report, wakeups};
+use crate::guest::{Guest, clock, report, wakeups, watch};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::CStr;
@@ -45,6 +46,15 @@ pub const ALL: &[Scenario] = &[
         run: low_power,
         ..USUAL
     },
+    Scenario {
+        name: "low-power-bound",
+        about: "--low-power: of tasks that compute, all bound to the scheduling process's CPU, \
+            none starves while the other CPU idles",
+        cpus: Some(2),
+        once: true,
+        run: low_power_bound,
+        ..USUAL
+    },
 ];
 
 /// By then the hogs have used their first slices and are classified.
@@ -61,6 +71,8 @@ const BOOST_MIN_PERCENT: u64 = 150;
 /// A hog alone on its CPU gets all of it. Work would not show this, because busy CPUs share one
 /// stream of instructions.
 const SHARED_MAX_PERCENT: u64 = 85;
+/// Longer than the kernel's watchdog waits, in seconds.
+const WATCHED_S: u64 = 8;
 const BOOSTED: &CStr = c"packets";
 const HELD_BACK: &CStr = c"lump";
 
@@ -131,6 +143,15 @@ fn low_power(guest: &Guest) -> Result<()> {
     );
     ensure!(with <= SHARED_MAX_PERCENT, "with --low-power the hog is alone on its CPU: {with} %");
     Ok(())
+}
+
+fn low_power_bound(guest: &Guest) -> Result<()> {
+    let scheduler = Scheduler::start(guest, &["--low-power"])?;
+    let load = Load::start(&[Kind::PinnedHog { cpu: 0 }; 4])?;
+    bind(scheduler.worker()?, 0)?;
+    watch::every_worker_moves(&load, WATCHED_S, |_| scheduler.expect_in_charge())?;
+    drop(load);
+    scheduler.finish().map(drop)
 }
 
 fn quantiles(late: &Samples) -> String {

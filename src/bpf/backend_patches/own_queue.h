@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A task in the shared DSQ waits for ever.
+ *
+ * Symptom: with --low-power on two CPUs, four tasks that compute are bound to one of them, and the
+ * kernel ejects the scheduler: "runnable task stall".
+ *
+ * Cause: a CPU serves its own DSQ before the shared one. If decisions keep its own filled, a task
+ * in the shared one that may run on no other CPU has no turn.
+ *
+ * Fix: a CPU that has served its own DSQ for PATCH_OWN_NS serves the shared one next, once.
+ *
+ * How to see it: VM scenario `low-power-bound`.
+ *
+ * Upstream: nothing is reported yet. User space names the CPUs, so it is at fault too.
+ */
+#ifndef __PATCH_OWN_QUEUE_H
+#define __PATCH_OWN_QUEUE_H
+
+/* Whether the shared DSQ comes first, now that this CPU is about to serve `dsq`. */
+static __always_inline bool patch_owes_shared(u64 dsq)
+{
+	struct order_cpu *c = order_cpu_of(bpf_get_smp_processor_id());
+	bool owes = dsq < PATCH_CPUS && c->looked - c->looked_shared > PATCH_OWN_NS;
+
+	if (owes || dsq == BACKEND_SHARED_DSQ)
+		c->looked_shared = c->looked;
+	return owes;
+}
+
+#endif
