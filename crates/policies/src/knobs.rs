@@ -187,11 +187,10 @@ impl Knobs {
         PlaceRules { preempt: self.rules.preempt, bound_local: self.percpu_local }
     }
 
-    /// Whether tasks get standing orders. Orders preempt, and know neither of idle CPUs that are to
-    /// stay idle nor of the order of arrival.
+    /// Whether tasks get standing orders. Orders preempt, and do not know the order of arrival.
     pub fn gives_orders(&self) -> bool {
         let rules = &self.rules;
-        rules.orders && rules.preempt && !rules.low_power && !rules.fifo_mode
+        rules.orders && rules.preempt && !rules.fifo_mode
     }
 
     /// No knob of the table.
