@@ -23,6 +23,7 @@ const ROUND_MAX: usize = Limits::KERNEL.dispatches + Limits::KERNEL.extra;
 const _: () = assert!(ROUND_MAX == backend::backend_limits_PATCH_DRAIN as usize);
 const _: () = assert!(sim::DRAIN == backend::backend_limits_PATCH_DRAIN as usize);
 const _: () = assert!(sim::OWN_TURN == backend::patch_own_queue_PATCH_OWN_NS as u64);
+const _: () = assert!(sim::OWN_TASKS == backend::patch_own_queue_PATCH_OWN_TASKS);
 const _: () = assert!(Limits::ARRIVALS == sim::RING);
 
 // ---- Queues ----

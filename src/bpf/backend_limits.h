@@ -101,10 +101,11 @@ enum patch_checks {
 	PATCH_SLICES = 2,
 };
 
-/* A CPU serves its own DSQ for so long, while tasks wait in the shared one: own_queue.h. */
+/* A CPU looks into the shared DSQ after so many tasks of its own one and so long: own_queue.h. */
 enum patch_own_queue {
-	/* Chosen: a tenth of what a person notices as a pause, and many slices. */
+	/* Chosen: far shorter than the watchdog waits, and longer than a burst of wakeups. */
 	PATCH_OWN_NS = 100 * 1000 * 1000,
+	PATCH_OWN_TASKS = 16,
 };
 
 /* Standing orders: backend_patches/orders.h. */

@@ -87,7 +87,8 @@ struct order_cpu {
 	u32 unserved;
 	/* The wakee of the running task, which is about to sleep; 0 if there is none. */
 	u32 handed_to;
-	u32 unused;
+	/* Looks into its own DSQ since it last looked into the shared one: own_queue.h. */
+	u32 looked_own;
 	/* When the CPU last called ops.dispatch, by the clock of scx_bpf_now(). */
 	u64 looked;
 	/* The same when it last looked into the shared DSQ: own_queue.h. */

@@ -8,7 +8,8 @@
  * Cause: a CPU serves its own DSQ before the shared one. If decisions keep its own filled, a task
  * in the shared one that may run on no other CPU has no turn.
  *
- * Fix: a CPU that has served its own DSQ for PATCH_OWN_NS serves the shared one next, once.
+ * Fix: a CPU that has served PATCH_OWN_TASKS tasks of its own DSQ, for PATCH_OWN_NS at least, serves
+ * the shared one next, once. The time alone would delay the first wakee after a pause.
  *
  * How to see it: VM scenario `low-power-bound`.
  *
@@ -21,10 +22,15 @@
 static __always_inline bool patch_owes_shared(u64 dsq)
 {
 	struct order_cpu *c = order_cpu_of(bpf_get_smp_processor_id());
-	bool owes = dsq < PATCH_CPUS && c->looked - c->looked_shared > PATCH_OWN_NS;
+	bool owes = false;
 
-	if (owes || dsq == BACKEND_SHARED_DSQ)
+	if (dsq < PATCH_CPUS)
+		owes = ++c->looked_own > PATCH_OWN_TASKS &&
+		       c->looked - c->looked_shared > PATCH_OWN_NS;
+	if (owes || dsq == BACKEND_SHARED_DSQ) {
 		c->looked_shared = c->looked;
+		c->looked_own = 0;
+	}
 	return owes;
 }
 

@@ -5,7 +5,7 @@
 
 use super::Machine;
 use super::cpu::{Next, Prev};
-use super::limits::{DRAIN, OWN_TURN, RING};
+use super::limits::{DRAIN, OWN_TASKS, OWN_TURN, RING};
 use super::rules::{crowd_key, crowd_passing_key};
 use super::state::{Current, Down, Kick, Stage, Where};
 use crate::observer::{Event, Observer};
@@ -70,8 +70,10 @@ impl<W: Observer> Machine<W> {
     }
 
     /// `patch_owes_shared`: whether the shared DSQ comes before the CPU's own.
-    fn owes_shared(&self, cpu: u32) -> bool {
-        self.now - self.cpus[cpu as usize].looked_shared > OWN_TURN
+    fn owes_shared(&mut self, cpu: u32) -> bool {
+        let state = &mut self.cpus[cpu as usize];
+        state.looked_own += 1;
+        state.looked_own > OWN_TASKS && self.now - state.looked_shared > OWN_TURN
     }
 
     fn take_own(&mut self, cpu: u32) -> Option<u32> {
@@ -82,7 +84,8 @@ impl<W: Observer> Machine<W> {
     }
 
     fn take_shared(&mut self, cpu: u32) -> Option<u32> {
-        self.cpus[cpu as usize].looked_shared = self.now;
+        let state = &mut self.cpus[cpu as usize];
+        (state.looked_shared, state.looked_own) = (self.now, 0);
         let (key, slot) = Self::first_allowed(&self.tasks, &self.shared, cpu)?;
         self.shared.remove(&key);
         Some(slot)

@@ -18,6 +18,8 @@ pub const WATCHDOG: u64 = 5_000_000_000;
 /// A CPU serves its own DSQ for so long before it looks into the shared one: `PATCH_OWN_NS` of
 /// src/bpf/backend_limits.h.
 pub const OWN_TURN: u64 = 100_000_000;
+/// And at least so many tasks of it: `PATCH_OWN_TASKS`.
+pub const OWN_TASKS: u32 = 16;
 
 // ---- The fast path: src/bpf/fast_path.h ----
 

@@ -383,6 +383,7 @@ impl Cpu {
             handed_to: None,
             looked: 0,
             looked_shared: 0,
+            looked_own: 0,
             order_kicks: Kicks::default(),
         }
     }

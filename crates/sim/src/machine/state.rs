@@ -149,8 +149,9 @@ pub(super) struct Cpu {
     pub handed_to: Option<Pid>,
     /// When it last looked beyond its local DSQ.
     pub looked: u64,
-    /// When it last looked into the shared DSQ.
+    /// When it last looked into the shared DSQ, and how often into its own since.
     pub looked_shared: u64,
+    pub looked_own: u32,
     pub order_kicks: Kicks,
 }
 
