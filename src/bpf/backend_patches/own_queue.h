@@ -8,8 +8,8 @@
  * Cause: a CPU serves its own DSQ before the shared one. If decisions keep its own filled, a task
  * in the shared one that may run on no other CPU has no turn.
  *
- * Fix: a CPU that has served PATCH_OWN_TASKS tasks of its own DSQ, for PATCH_OWN_NS at least, serves
- * the shared one next, once. The time alone would delay the first wakee after a pause.
+ * Fix: a CPU that has served PATCH_OWN_TASKS tasks of its own DSQ, for PATCH_OWN_NS at least, then
+ * serves the shared one once. The time alone would delay the first wakee after a pause.
  *
  * How to see it: VM scenario `low-power-bound`.
  *
