@@ -25,20 +25,11 @@ pub const ALL: &[Scenario] = &[
         ..USUAL
     },
     Scenario {
-        name: "stalled",
-        about: "supervisor and worker are stopped for longer than the kernel's watchdog waits: \
-            the backend schedules hogs and sleepers meanwhile, no wakeup waits for more than \
-            50 ms, then the process decides again and tells why it had not",
-        cpus: Some(2),
-        limit_s: 120,
-        exact: true,
-        once: true,
-        run: stalled,
-        ..USUAL
-    },
-    Scenario {
         name: "stalled-1-cpu",
-        about: "the same on one CPU, where nothing but the scheduler's own timer can notice it",
+        about: "supervisor and worker are stopped for longer than the kernel's watchdog waits, on \
+            one CPU, where nothing but the scheduler's own timer can notice it: the backend \
+            schedules hogs and sleepers meanwhile, no wakeup waits for more than 50 ms, then the \
+            process decides again and tells why it had not",
         cpus: Some(1),
         limit_s: 120,
         exact: true,
@@ -123,10 +114,18 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
+/// By name only: `traced` shows the same on two CPUs.
+pub const STALLED: Scenario = Scenario {
+    name: "stalled",
+    about: "the same as `stalled-1-cpu` on two CPUs",
+    cpus: Some(2),
+    ..STALLED_4_CPUS
+};
+
 /// By name only: it takes minutes, and shows what one and two CPUs show.
 pub const STALLED_4_CPUS: Scenario = Scenario {
     name: "stalled-4-cpus",
-    about: "the same as `stalled` on four CPUs",
+    about: "the same as `stalled-1-cpu` on four CPUs",
     cpus: Some(4),
     limit_s: 180,
     exact: true,
@@ -138,7 +137,7 @@ pub const STALLED_4_CPUS: Scenario = Scenario {
 /// By name only, for its length.
 pub const STALLED_60: Scenario = Scenario {
     name: "stalled-60",
-    about: "the same as `stalled` for a minute",
+    about: "the same as `stalled-1-cpu` on two CPUs, for a minute",
     cpus: Some(2),
     limit_s: 240,
     exact: true,

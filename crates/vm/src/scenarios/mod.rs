@@ -89,6 +89,7 @@ pub const APART: &[Scenario] = &[
     lab::LAB,
     lab::BENCH_TRUST,
     faults::FAULTS,
+    held_up::STALLED,
     held_up::STALLED_4_CPUS,
     held_up::STALLED_60,
     held_up::STALLED_60_1_CPU,

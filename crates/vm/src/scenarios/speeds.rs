@@ -155,9 +155,10 @@ fn asked(scheduler: &Scheduler) -> Result<u64> {
 /// The statistics are a second old at most, so the counts are those of two to four seconds.
 const ASKED_WINDOW: Duration = Duration::from_secs(3);
 /// A sleeper of 3 ms wakes up some 300 times a second.
-const ASKED_MIN: u64 = 300;
-/// Statistics and the kernel's threads wake up now and then: some 25 times a second.
-const ASKED_MAX_ALONE: u64 = 150;
+const ASKED_MIN: u64 = 1_000;
+/// Statistics and the kernel's threads wake up now and then, and the process decides at the ends of
+/// slices: some 50 times a second, where hogs and sleepers together make a thousand.
+const ASKED_MAX_ALONE: u64 = 300;
 
 fn frequency(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &["--profile", "powersave"])?;
