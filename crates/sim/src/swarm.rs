@@ -75,11 +75,11 @@ pub fn draw(seed: u64, cuts: &Cuts, policy: PolicyInfo) -> Trial {
 /// Draws knobs: the defaults, in some runs with one switch turned over. The same promises hold.
 fn values(random: &mut Random, policy: PolicyInfo) -> Values {
     let mut values = policy.knobs.defaults();
-    let switches = || policy.knobs.iter().filter(|knob| knob.kind == Kind::Switch);
-    let count = switches().count() as u64;
-    if count > 0 && random.chance(TURNED_OVER) {
-        let drawn = random.below(count) as usize;
-        switches().nth(drawn).map(|knob| values.put(knob.name, 1 - (knob.default)()));
+    let switches = policy.knobs.iter().filter(|knob| knob.kind == Kind::Switch);
+    let switches: Vec<_> = switches.collect();
+    if !switches.is_empty() && random.chance(TURNED_OVER) {
+        let knob = switches[random.below(switches.len() as u64) as usize];
+        values.put(knob.name, 1 - (knob.default)());
     }
     values
 }

@@ -284,12 +284,9 @@ impl Placer {
 /// while decided tasks wait in the shared queue: a CPU serves its own queue first, so tasks that
 /// may use no idle CPU would starve there.
 fn would_wake(request: &Request, lone_wakee: bool, view: &MachineView) -> bool {
-    let would_idle = |cpu: CpuId| match view.here == Some(cpu) {
-        true => lone_wakee,
-        false => view.idle.contains(cpu),
-    };
-    let cpus = (0..view.cpus as i32).filter_map(CpuId::new);
-    view.queued == 0 && cpus.filter(|cpu| may_use(request, *cpu)).any(would_idle)
+    let here = view.here.filter(|_| lone_wakee);
+    let others = view.idle.iter().filter(|cpu| view.here != Some(*cpu));
+    view.queued == 0 && others.chain(here).any(|cpu| may_use(request, cpu))
 }
 
 #[cfg(test)]
