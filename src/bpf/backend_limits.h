@@ -74,16 +74,12 @@ enum patch_stall_cause {
 
 /* What the backend does while the process does not decide. Times in nanoseconds. */
 enum patch_default_times {
-	/* The slice of a task of nice 0: one tick at HZ=250, which is what ends it. */
-	PATCH_SLICE_NS = 4 * 1000 * 1000,
-	/* Slices grow with the weight, up to this one: a wakeup waits for the end of one. */
-	PATCH_SLICE_MAX_NS = 2 * PATCH_SLICE_NS,
-	PATCH_SLICE_MIN_NS = PATCH_SLICE_NS / 4,
 	/*
-	 * A woken task comes before tasks that have lost their CPU since this time. A task that
-	 * computes beside tasks that only wake each other up gets one slice in each such time.
+	 * A woken task comes before tasks that have lost their CPU since this time, which is eight
+	 * slices. A task that computes beside tasks that only wake each other up gets one slice in
+	 * each such time.
 	 */
-	PATCH_WAKEUP_LEAD_NS = 8 * PATCH_SLICE_NS,
+	PATCH_WAKEUP_LEAD_NS = 32 * 1000 * 1000,
 	/*
 	 * Between two checks. A decision takes some 20 us, and a wakeup may wait 50 ms: the checks
 	 * below, one more, and two slices fit into that.

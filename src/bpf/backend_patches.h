@@ -183,7 +183,7 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 		}                                                                                  \
 		if (!room) {                                                                       \
 			++tctx->enq_cnt;                                                           \
-			patch_queue_by_time(p, enq_flags);                                         \
+			patch_queue_by_time(p, tctx->stop_ts - tctx->start_ts, enq_flags);         \
 			patch_kick_idle(p);                                                        \
 			__sync_fetch_and_add(&nr_kernel_dispatches, 1);                            \
 			return;                                                                    \

@@ -15,6 +15,7 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef signed char s8;
 typedef int s32;
+typedef long long s64;
 #endif
 
 enum fp_limits {
@@ -104,6 +105,12 @@ enum fp_times {
 	 * this: the kernel ejects a scheduler that leaves a task waiting for 5 s.
 	 */
 	FP_CROWD_TURN_NS = 1000 * 1000 * 1000,
+	/* The slice while no decision comes: one tick at HZ=250, which is what ends it. */
+	FP_DEFAULT_SLICE_NS = 4 * 1000 * 1000,
+	/* The longest from one turn of a task of low weight to the next meanwhile. */
+	FP_PERIOD_MAX_NS = 500 * 1000 * 1000,
+	/* The least that counts as the mean length of a turn of all tasks. */
+	FP_MEAN_TURN_MIN_NS = 500 * 1000,
 	/* But not before this: a switch costs some 10 us. */
 	FP_CROWD_SLICE_MIN_NS = 200 * 1000,
 	/*

@@ -144,6 +144,37 @@ static __always_inline u64 crowd_passing_key(u64 key, u32 queued, u32 cpus)
 	return key - (lead < FP_CROWD_TURN_NS ? lead : FP_CROWD_TURN_NS);
 }
 
+/*
+ * The key in the shared DSQ that gives its share by weight to a task that has lost its CPU at `now`
+ * after `ran` nanoseconds, and had the key `last`. Slices end at ticks, so shares come from how
+ * often a task has a turn: one of half the weight waits for two turns of all tasks. In the mean a
+ * key is `turn` behind the time, as long as a turn of all takes. A task that gets less than its
+ * share, because it has a CPU for itself, would be behind for ever, and counts for less.
+ */
+static __always_inline u64 key_by_weight(u64 *turn, u64 last, u64 now, u64 ran, u32 weight)
+{
+	s64 mean = *turn, behind = now - last, more = behind - mean;
+	u64 period;
+
+	/* It was not in the queue lately. */
+	if (behind > FP_PERIOD_MAX_NS || behind < -(s64)FP_PERIOD_MAX_NS)
+		return now;
+	if (more > mean)
+		more = mean;
+	if (more < -2 * mean)
+		more = -2 * mean;
+	mean += more >> 4;
+	if (mean < FP_MEAN_TURN_MIN_NS)
+		mean = FP_MEAN_TURN_MIN_NS;
+	*turn = mean;
+	if (behind > 4 * mean)
+		behind = 4 * mean;
+	if (ran > 2 * FP_DEFAULT_SLICE_NS)
+		ran = 2 * FP_DEFAULT_SLICE_NS;
+	period = (u64)mean * (100 * ran / weight) / FP_DEFAULT_SLICE_NS;
+	return now + (period < FP_PERIOD_MAX_NS ? period : FP_PERIOD_MAX_NS) - behind;
+}
+
 /* The lower, the better: the lowest tier first, and within a tier a low-weight task. */
 static __always_inline u32 victim_rank(const struct fp_cpu *c)
 {

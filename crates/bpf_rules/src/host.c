@@ -110,6 +110,11 @@ u64 host_crowd_passing_key(u64 key, u32 queued, u32 cpus)
 	return crowd_passing_key(key, queued, cpus);
 }
 
+u64 host_key_by_weight(u64 *turn, u64 last, u64 now, u64 ran, u32 weight)
+{
+	return key_by_weight(turn, last, now, ran, weight);
+}
+
 s32 host_order_is_ending(const struct order_view *view, u64 size)
 {
 	return size == sizeof(*view) ? order_is_ending(view) : -1;

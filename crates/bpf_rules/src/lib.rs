@@ -125,6 +125,7 @@ unsafe extern "C" {
     fn host_count_handoff(before: u32, asleep: u32, woke: u64, now: u64) -> u32;
     fn host_crowd_slice(slice: u64, waiting: u32, cpus: u32) -> u64;
     fn host_crowd_passing_key(key: u64, queued: u32, cpus: u32) -> u64;
+    fn host_key_by_weight(turn: *mut u64, last: u64, now: u64, ran: u64, weight: u32) -> u64;
     fn host_crowd_key(key: u64, now: u64, slice: u64, queued: u32, cpus: u32) -> u64;
 }
 
@@ -192,6 +193,14 @@ pub fn crowd_key(key: u64, now: u64, slice: u64, queued: u32, cpus: u32) -> u64 
 pub fn crowd_passing_key(key: u64, queued: u32, cpus: u32) -> u64 {
     // SAFETY: plain numbers.
     unsafe { host_crowd_passing_key(key, queued, cpus) }
+}
+
+/// The key in the shared DSQ of a task that had the key `last`, and the mean turn; the weight is not
+/// zero.
+pub fn key_by_weight(turn: &mut u64, last: u64, now: u64, ran: u64, weight: u32) -> u64 {
+    assert!(weight > 0);
+    // SAFETY: a reference to a number, plain numbers, and no division by zero.
+    unsafe { host_key_by_weight(turn, last, now, ran, weight) }
 }
 
 /// Arms a timer, which is armed for the time `armed` or 0, for the time `at`: what it is armed for

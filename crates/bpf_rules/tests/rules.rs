@@ -11,14 +11,15 @@ use pandemonium_engine::orders::{
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_sim::machine::limits::{
-    CROWD_LEAD, CROWD_SLICE_MIN, CROWD_TURN, FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE, KICK_INTERVAL,
-    KICKS_PER_WINDOW, OFFLINE, WINDOW_BITS,
+    CROWD_LEAD, CROWD_SLICE_MIN, CROWD_TURN, DEFAULT_SLICE, FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE,
+    KICK_INTERVAL, KICKS_PER_WINDOW, MEAN_TURN_MIN, OFFLINE, PERIOD_MAX, WINDOW_BITS,
 };
 use pandemonium_sim::machine::rules::{
     CpuView, Kicks, Need, Protection, count_handoff, crowd_key, crowd_passing_key, crowd_slice,
-    find_victim,
+    find_victim, key_by_weight,
 };
 use proptest::prelude::*;
+use std::collections::VecDeque;
 
 const CPUS_MAX: usize = 1_024;
 /// Far from zero, and in the middle of a window.
@@ -177,6 +178,51 @@ proptest! {
         prop_assert!((key - CROWD_TURN..=key).contains(&passing));
         // A crowd that grows by a task for each CPU puts off the tasks before by no more.
         prop_assert!(passing - crowd_passing_key(key, queued + cpus, cpus) <= CROWD_LEAD);
+    }
+
+    #[test]
+    fn both_weigh_keys_alike(
+        turn in MEAN_TURN_MIN.cast_unsigned()..PERIOD_MAX.cast_unsigned(),
+        ago in -PERIOD_MAX * 2..PERIOD_MAX * 2,
+        ran in 0..20_000_000u64,
+        weight in prop_oneof![1..=100u32, 1..=10_000u32],
+    ) {
+        let last = NOW.saturating_add_signed(-ago);
+        let (mut ours, mut theirs) = (turn, turn);
+        let key = key_by_weight(&mut ours, last, NOW, ran, weight);
+        prop_assert_eq!(bpf::key_by_weight(&mut theirs, last, NOW, ran, weight), key);
+        prop_assert_eq!(theirs, ours);
+        let ahead = key.wrapping_sub(NOW).cast_signed();
+        prop_assert!((-4 * PERIOD_MAX..=2 * PERIOD_MAX).contains(&ahead));
+    }
+
+    /// Tasks that compute on CPUs that serve the lowest key and give all the same slice.
+    #[test]
+    fn keys_give_shares_by_weight(
+        cpus in 1..=2usize,
+        weights in prop::collection::vec(prop::sample::select(vec![50u32, 100, 200]), 16..=20),
+    ) {
+        const TURNS: usize = 20_000;
+        let (mut turn, mut ran) = (DEFAULT_SLICE, vec![0u32; weights.len()]);
+        let mut keys: Vec<u64> = (0..weights.len()).map(|task| NOW + task as u64).collect();
+        let mut running = VecDeque::new();
+        for step in 0..TURNS {
+            if running.len() == cpus {
+                let task: usize = running.pop_front().expect("CPUs run something");
+                let now = NOW + (step as u64 * DEFAULT_SLICE) / cpus as u64;
+                let (last, weight) = (keys[task], weights[task]);
+                keys[task] = key_by_weight(&mut turn, last, now, DEFAULT_SLICE, weight);
+            }
+            let waiting = (0..keys.len()).filter(|task| !running.contains(task));
+            let next = waiting.min_by_key(|&task| keys[task]).expect("tasks wait");
+            ran[next] += 1;
+            running.push_back(next);
+        }
+        let all: u32 = weights.iter().sum();
+        for (ran, weight) in ran.iter().zip(&weights) {
+            let share = f64::from(*ran) / TURNS as f64 / (f64::from(*weight) / f64::from(all));
+            prop_assert!((0.9..1.1).contains(&share), "{ran} turns of weight {weight}: {share}");
+        }
     }
 
     /// A CPU that is kicked whenever it may be is kicked at most ten times in a window, and never

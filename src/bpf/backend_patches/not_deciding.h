@@ -27,6 +27,8 @@
 #ifndef __PATCH_NOT_DECIDING_H
 #define __PATCH_NOT_DECIDING_H
 
+#include "../rules.h"
+
 /* Set by the backend's user space; main.bpf.c declares it again. */
 const volatile bool numa_local;
 
@@ -47,6 +49,9 @@ struct patch_stall {
 
 struct patch_stall patch_stall;
 
+/* The mean length of a turn of all tasks that the backend queues itself: key_by_weight(). */
+static u64 patch_turn = FP_DEFAULT_SLICE_NS;
+
 /* `rounds` when the last message was queued. */
 static u64 patch_asked_at;
 
@@ -65,22 +70,18 @@ static __always_inline bool patch_not_deciding(void)
 }
 
 /*
- * Queues the task to the shared DSQ without user space: in the order of time, with a slice by its
- * weight. Time orders these tasks and those with keys of user space, which are times too, so that
- * none waits for ever.
+ * Queues the task to the shared DSQ without user space; it ran for so long before. Keys are times,
+ * as those of user space are, so that no task waits for ever.
  */
-static __always_inline void patch_queue_by_time(struct task_struct *p, u64 enq_flags)
+static __always_inline void patch_queue_by_time(struct task_struct *p, u64 ran, u64 enq_flags)
 {
-	u64 slice = (u64)PATCH_SLICE_NS * p->scx.weight / 100;
-	u64 key = bpf_ktime_get_ns();
+	u64 now = bpf_ktime_get_ns(), key;
 
-	if (slice > PATCH_SLICE_MAX_NS)
-		slice = PATCH_SLICE_MAX_NS;
-	if (slice < PATCH_SLICE_MIN_NS)
-		slice = PATCH_SLICE_MIN_NS;
 	if (enq_flags & SCX_ENQ_WAKEUP)
-		key -= PATCH_WAKEUP_LEAD_NS;
-	scx_bpf_dsq_insert_vtime(p, BACKEND_SHARED_DSQ, slice, key, enq_flags);
+		key = now - PATCH_WAKEUP_LEAD_NS;
+	else
+		key = key_by_weight(&patch_turn, p->scx.dsq_vtime, now, ran, p->scx.weight);
+	scx_bpf_dsq_insert_vtime(p, BACKEND_SHARED_DSQ, FP_DEFAULT_SLICE_NS, key, enq_flags);
 }
 
 /*

@@ -220,7 +220,7 @@ static __always_inline void patch_sweep(void)
 			patch_sweep_asked = 1;
 			break;
 		}
-		patch_queue_by_time(p, 0);
+		patch_queue_by_time(p, 0, 0);
 		any = true;
 	}
 	/* The other CPUs look when the tasks are in the queue. */

@@ -50,6 +50,10 @@ pub const SOON: u64 = 20_000;
 /// Slices below LatCritical end early if a turn of all waiting tasks takes longer:
 /// `FP_CROWD_TURN_NS`.
 pub const CROWD_TURN: u64 = 1_000_000_000;
+/// `FP_PERIOD_MAX_NS`.
+pub const PERIOD_MAX: i64 = 500_000_000;
+/// `FP_MEAN_TURN_MIN_NS`.
+pub const MEAN_TURN_MIN: i64 = 500_000;
 /// But not before this: `FP_CROWD_SLICE_MIN_NS`.
 pub const CROWD_SLICE_MIN: u64 = 200_000;
 /// A LatCritical task passes tasks of the shared DSQ that are due if there are more for each CPU:
@@ -75,13 +79,10 @@ pub const FOREIGN: u32 = 4;
 /// Nothing: the CPU is offline.
 pub const OFFLINE: u32 = 5;
 
-/// `PATCH_SLICE_NS` of src/bpf/backend_limits.h: the slice of nice 0 while no decision comes.
+/// `FP_DEFAULT_SLICE_NS`: the slice while no decision comes.
 pub const DEFAULT_SLICE: u64 = 4_000_000;
-/// `PATCH_SLICE_MIN_NS`.
-pub const DEFAULT_SLICE_MIN: u64 = 1_000_000;
-/// `PATCH_SLICE_MAX_NS`.
-pub const DEFAULT_SLICE_MAX: u64 = 8_000_000;
-/// `PATCH_WAKEUP_LEAD_NS`: a woken task comes before what has lost its CPU since.
+/// `PATCH_WAKEUP_LEAD_NS` of src/bpf/backend_limits.h: a woken task comes before what has lost its
+/// CPU since.
 pub const WAKEUP_LEAD: u64 = 32_000_000;
 /// `PATCH_CHECK_NS`: between two checks whether a round has ended.
 pub const STALL_CHECK: u64 = 10_000_000;

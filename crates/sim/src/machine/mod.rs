@@ -30,7 +30,7 @@ use super::workload::Workload;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use fast_path::Settings;
-use limits::{HEARTBEAT, RING};
+use limits::{DEFAULT_SLICE, HEARTBEAT, RING};
 use orders::OrderSlot;
 use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::task::{Arrival, Pid};
@@ -155,6 +155,8 @@ pub struct Machine<W> {
     cpus: Vec<Cpu>,
     queues: Vec<Queue>,
     shared: Queue,
+    /// The mean length of a turn of all tasks that the backend queues itself: `patch_turn`.
+    turn: u64,
     /// Number of insertions into queues so far.
     order: u64,
     up: VecDeque<Arrival>,
@@ -215,6 +217,7 @@ impl<W: Observer> Machine<W> {
             cpus: (0..cpus).map(|cpu| Cpu::new(setup.shape.speed(cpu))).collect(),
             queues: (0..cpus).map(|_| Queue::new()).collect(),
             shared: Queue::new(),
+            turn: DEFAULT_SLICE,
             order: 0,
             up: VecDeque::with_capacity(RING),
             down: VecDeque::new(),

@@ -4,8 +4,9 @@
 //! `src/bpf/rules.h`, stated again. `crates/bpf_rules/tests/rules.rs` compares both.
 
 use super::limits::{
-    BATCH, CROWD, CROWD_LEAD, CROWD_SLICE_MIN, CROWD_TURN, FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE,
-    KICK_INTERVAL, KICKS_PER_WINDOW, SCAN, WINDOW_BITS,
+    BATCH, CROWD, CROWD_LEAD, CROWD_SLICE_MIN, CROWD_TURN, DEFAULT_SLICE, FOREIGN, HANDOFF,
+    HANDOFF_TRUST, IDLE, KICK_INTERVAL, KICKS_PER_WINDOW, MEAN_TURN_MIN, PERIOD_MAX, SCAN,
+    WINDOW_BITS,
 };
 
 /// The kicks of a CPU, which are limited: `kicked`, `window` and `kicks` of `struct fp_cpu`.
@@ -162,6 +163,25 @@ pub fn crowd_key(key: u64, now: u64, slice: u64, queued: u32, cpus: u32) -> u64 
 pub fn crowd_passing_key(key: u64, queued: u32, cpus: u32) -> u64 {
     let beyond = u64::from((queued / cpus).saturating_sub(CROWD));
     key.saturating_sub((beyond * CROWD_LEAD).min(CROWD_TURN))
+}
+
+/// The key in the shared DSQ that gives its share by weight to a task that has lost its CPU at `now`
+/// after `ran` nanoseconds, and had the key `last`. Slices end at ticks, so shares come from how
+/// often a task has a turn: one of half the weight waits for two turns of all tasks. In the mean a
+/// key is `turn` behind the time, as long as a turn of all takes. A task that gets less than its
+/// share, because it has a CPU for itself, would be behind for ever, and counts for less.
+pub fn key_by_weight(turn: &mut u64, last: u64, now: u64, ran: u64, weight: u32) -> u64 {
+    let behind = now.wrapping_sub(last).cast_signed();
+    // Otherwise it was not in the queue lately.
+    if !(-PERIOD_MAX..=PERIOD_MAX).contains(&behind) {
+        return now;
+    }
+    let mean = turn.cast_signed();
+    let mean = (mean + ((behind - mean).clamp(-2 * mean, mean) >> 4)).max(MEAN_TURN_MIN);
+    *turn = mean.cast_unsigned();
+    let used = 100 * ran.min(2 * DEFAULT_SLICE) / u64::from(weight);
+    let period = (*turn * used / DEFAULT_SLICE).min(PERIOD_MAX.cast_unsigned());
+    (now + period).saturating_add_signed(-behind.min(4 * mean))
 }
 
 /// How often a task has handed over its CPU, when it stops. Once it has woken another task, it has

@@ -3,9 +3,8 @@
 //! The backend decides while the scheduler process does not: `backend_patches/stalled.h` and
 //! `not_deciding.h`.
 
-use super::limits::{
-    DEFAULT_SLICE, DEFAULT_SLICE_MAX, DEFAULT_SLICE_MIN, STALL_CHECK, STALL_CHECKS, WAKEUP_LEAD,
-};
+use super::limits::{DEFAULT_SLICE, STALL_CHECK, STALL_CHECKS, WAKEUP_LEAD};
+use super::rules::key_by_weight;
 use super::state::{Kick, Stage, Where};
 use super::{Machine, Plan};
 use crate::observer::{Event, Observer};
@@ -41,11 +40,12 @@ impl<W: Observer> Machine<W> {
     /// `patch_queue_by_time`: queues a task without the policy, in the order of time.
     pub(super) fn queue_by_time(&mut self, slot: u32, flags: u64) {
         let task = self.task(slot);
-        let weight = u64::from(weight_of_nice(task.nice));
-        let mask = task.mask;
-        let slice = (DEFAULT_SLICE * weight / 100).clamp(DEFAULT_SLICE_MIN, DEFAULT_SLICE_MAX);
-        let lead = if flags & WAKEUP == 0 { 0 } else { WAKEUP_LEAD };
-        self.insert(slot, None, slice, self.now.saturating_sub(lead));
+        let (mask, last, ran, nice) = (task.mask, task.vtime, task.run_interval, task.nice);
+        let key = match flags & WAKEUP {
+            0 => key_by_weight(&mut self.turn, last, self.now, ran, weight_of_nice(nice)),
+            _ => self.now.saturating_sub(WAKEUP_LEAD),
+        };
+        self.insert(slot, None, DEFAULT_SLICE, key);
         self.counters.direct += 1;
         let task = self.id(slot);
         self.emit(Event::Congested { task });

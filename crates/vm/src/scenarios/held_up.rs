@@ -134,6 +134,18 @@ pub const STALLED_4_CPUS: Scenario = Scenario {
     ..USUAL
 };
 
+/// By name only: turns of one CPU are those of two.
+pub const TRACED_1_CPU: Scenario = Scenario {
+    name: "traced-1-cpu",
+    about: "the same as `traced` on one CPU",
+    cpus: Some(1),
+    limit_s: 120,
+    exact: true,
+    once: true,
+    run: traced,
+    ..USUAL
+};
+
 /// By name only, for its length.
 pub const STALLED_60: Scenario = Scenario {
     name: "stalled-60",
@@ -163,10 +175,9 @@ pub(super) const STALL_S: u64 = 7;
 /// How long the job is suspended, or a real-time task has the CPU of the worker, in seconds.
 const HELD_S: u64 = 3;
 const MINUTE_S: u64 = 60;
-/// A nice value, of which the weight is a third of that of nice 0. The backend's slices are by
-/// weight and end at ticks, which makes the difference smaller where the kernel has 250 a second.
+/// A nice value, of which the weight is 335 where that of nice 0 is 1,024.
 const NICER: i32 = 5;
-const BY_WEIGHT: std::ops::RangeInclusive<f64> = 1.8..=3.3;
+const BY_WEIGHT: std::ops::RangeInclusive<f64> = 2.6..=3.5;
 /// The length of a burst of a real-time task, and of the pause after it.
 const BURST: Duration = Duration::from_millis(20);
 /// For how long there are bursts, in seconds.

@@ -93,6 +93,7 @@ pub const APART: &[Scenario] = &[
     held_up::STALLED_4_CPUS,
     held_up::STALLED_60,
     held_up::STALLED_60_1_CPU,
+    held_up::TRACED_1_CPU,
     held_up::STALLED_60_4_CPUS,
     lifecycle::KERNEL_CHECK,
     many_cpus::MANY_CPUS,
