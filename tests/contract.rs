@@ -63,11 +63,9 @@ const _: () = assert!(sim::ORDER_SCAN == backend::order_limits_ORDER_SCAN);
 
 // ---- While no decision comes ----
 
-const _: () = assert!(sim::DEFAULT_SLICE == backend::patch_default_times_PATCH_SLICE_NS as u64);
-const _: () = assert!(
-    sim::DEFAULT_SLICE_MIN == backend::patch_default_times_PATCH_SLICE_MIN_NS as u64
-        && sim::DEFAULT_SLICE_MAX == backend::patch_default_times_PATCH_SLICE_MAX_NS as u64
-);
+const _: () = assert!(sim::DEFAULT_SLICE == fast_path::fp_times_FP_DEFAULT_SLICE_NS as u64);
+const _: () = assert!(sim::PERIOD_MAX == fast_path::fp_times_FP_PERIOD_MAX_NS as i64);
+const _: () = assert!(sim::MEAN_TURN_MIN == fast_path::fp_times_FP_MEAN_TURN_MIN_NS as i64);
 const _: () = assert!(sim::WAKEUP_LEAD == backend::patch_default_times_PATCH_WAKEUP_LEAD_NS as u64);
 const _: () = assert!(sim::STALL_CHECK == backend::patch_default_times_PATCH_CHECK_NS as u64);
 const _: () = assert!(sim::STALL_CHECKS == backend::patch_checks_PATCH_CHECKS);
