@@ -12,7 +12,7 @@ use crate::shipped;
 use crate::table::{self, Cell, Table};
 use anyhow::{Result, anyhow, bail};
 use pandemonium_engine::PolicyInfo;
-use pandemonium_engine::knobs::{Kind, Knob};
+use pandemonium_engine::knobs::Knob;
 use pandemonium_engine::time::Span;
 use pandemonium_statistics::mix::judge::{Line, Pair, judge};
 use pandemonium_statistics::sample::Sample;
@@ -53,7 +53,7 @@ pub fn run(args: &RulesArgs) -> Result<ExitCode> {
 
 /// The switches of the policy that are asked for; without any asked for, all of them.
 fn switches(policy: PolicyInfo, only: &[String]) -> Result<Vec<&'static Knob>> {
-    let all = || policy.knobs.iter().filter(|knob| knob.kind == Kind::Switch);
+    let all = || policy.knobs.switches();
     if let Some(name) = only.iter().find(|name| !all().any(|knob| knob.name == *name)) {
         let names: Vec<&str> = all().map(|knob| knob.name).collect();
         bail!("there is no switch {name:?} of {}; there are {}", policy.name, names.join(", "));

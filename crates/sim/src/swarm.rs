@@ -14,7 +14,7 @@ use super::workload::{Draw, Group, Place, Step, Workload};
 use alloc::string::String;
 use alloc::vec::Vec;
 use pandemonium_engine::PolicyInfo;
-use pandemonium_engine::knobs::{KeySet, Kind, Values};
+use pandemonium_engine::knobs::{KeySet, Values};
 use pandemonium_engine::time::Span;
 
 /// Length of the second phase: longer than any task may wait in it.
@@ -75,8 +75,7 @@ pub fn draw(seed: u64, cuts: &Cuts, policy: PolicyInfo) -> Trial {
 /// Draws knobs: the defaults, in some runs with one switch turned over. The same promises hold.
 fn values(random: &mut Random, policy: PolicyInfo) -> Values {
     let mut values = policy.knobs.defaults();
-    let switches = policy.knobs.iter().filter(|knob| knob.kind == Kind::Switch);
-    let switches: Vec<_> = switches.collect();
+    let switches: Vec<_> = policy.knobs.switches().collect();
     if !switches.is_empty() && random.chance(TURNED_OVER) {
         let knob = switches[random.below(switches.len() as u64) as usize];
         values.put(knob.name, 1 - (knob.default)());

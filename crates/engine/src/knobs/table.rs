@@ -123,6 +123,11 @@ impl Table {
         self.groups.iter().flat_map(|group| group.iter())
     }
 
+    /// The knobs that are on or off.
+    pub fn switches(&self) -> impl Iterator<Item = &'static Knob> + use<> {
+        self.iter().filter(|knob| knob.kind == Kind::Switch)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.groups.iter().map(|group| group.len()).sum()

@@ -77,8 +77,12 @@ pub enum Kind {
         /// Work of each program, in rounds.
         rounds: u32,
     },
-    /// Forks children that exec another program, one after the other.
-    Execer,
+    /// Forks children that exec another program, one in each period. It catches up on periods that
+    /// it missed.
+    Execer {
+        /// Length of a period; 0 for one child after the other.
+        period_us: u64,
+    },
     /// Touches memory page by page, over and over.
     Toucher {
         /// Size of the memory.
@@ -111,7 +115,7 @@ impl Kind {
             Kind::Forker => "forker",
             Kind::Storm { .. } => "storm",
             Kind::ExecStorm { .. } => "storm of programs",
-            Kind::Execer => "execer",
+            Kind::Execer { .. } => "execer",
             Kind::Toucher { .. } => "memory toucher",
             Kind::Named { name, .. } => name.to_str().unwrap_or("named"),
         }
@@ -143,7 +147,7 @@ pub fn mix(cpus: usize) -> Vec<Kind> {
     for pause_us in [1_000, 3_000, 10_000, 100_000] {
         plan.push(Kind::Sleeper { pause_us });
     }
-    plan.extend([Kind::PipePair, Kind::PipePair, Kind::Forker, Kind::Execer]);
+    plan.extend([Kind::PipePair, Kind::PipePair, Kind::Forker, Kind::Execer { period_us: 0 }]);
     plan
 }
 
@@ -216,7 +220,7 @@ impl Load {
             Kind::ExecStorm { children, period_us, rounds } => {
                 work::exec_storm(slot, children, period_us, rounds)
             }
-            Kind::Execer => work::execer(slot),
+            Kind::Execer { period_us } => work::execer(slot, period_us),
             Kind::Toucher { bytes } => work::toucher(slot, bytes),
             Kind::Named { name, life } => lives::live(slot, name, life),
         })

@@ -197,10 +197,13 @@ fn decimal(mut number: u32, digits: &mut [u8; 16]) -> *const libc::c_char {
 }
 
 /// Forks children that exec another program, one after the other.
-pub(crate) fn execer(slot: &Slot) -> ! {
+pub(crate) fn execer(slot: &Slot, period_us: u64) -> ! {
     let program = c"/bin/busybox";
     let arguments = [program.as_ptr(), c"true".as_ptr(), std::ptr::null()];
+    let mut due = now_ns();
     loop {
+        due += period_us * 1_000;
+        sleep_until(due);
         // SAFETY: the child execs with terminated constants, or exits.
         match unsafe { libc::fork() } {
             0 => unsafe {

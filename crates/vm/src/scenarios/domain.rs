@@ -56,7 +56,7 @@ fn strict(guest: &Guest) -> Result<()> {
     wait_until_it_decides(&scheduler)?;
     let mut plan = vec![Kind::Hog; guest.cpus];
     plan.extend([1_000, 3_000, 10_000].map(|pause_us| Kind::Sleeper { pause_us }));
-    plan.extend([Kind::PipePair, Kind::Forker, Kind::Execer]);
+    plan.extend([Kind::PipePair, Kind::Forker, Kind::Execer { period_us: 0 }]);
     plan.push(Kind::PinnedHog { cpu: ODD_CPU });
     let load = Load::start_at_home(&plan, EVEN)?;
     watch::every_worker_moves(&load, 4, |_| scheduler.expect_in_charge())?;

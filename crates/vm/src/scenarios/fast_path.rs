@@ -63,7 +63,7 @@ fn load(guest: &Guest) -> Result<Load> {
     let others = [
         Kind::Periodic { period_us: 5_000 },
         Kind::PipePair,
-        Kind::Execer,
+        Kind::Execer { period_us: 0 },
         Kind::Storm { children: 4, period_us: 50_000 },
     ];
     Load::start(&[vec![Kind::Hog; guest.cpus], others.to_vec()].concat())

@@ -83,7 +83,7 @@ fn watching(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &[])?;
     let mut plan = load::mix(guest.cpus);
     // The emulator is slow at these, and they would take most of this scenario's time.
-    plan.retain(|kind| !matches!(kind, Kind::Execer | Kind::PipePair));
+    plan.retain(|kind| !matches!(kind, Kind::Execer { .. } | Kind::PipePair));
     let load = Load::start(&plan)?;
     watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
     // The thread that serves a client ends with it, and its time would be lost: so this is first.
