@@ -165,11 +165,11 @@ pub fn crowd_passing_key(key: u64, queued: u32, cpus: u32) -> u64 {
     key.saturating_sub((beyond * CROWD_LEAD).min(CROWD_TURN))
 }
 
-/// The key in the shared DSQ that gives its share by weight to a task that has lost its CPU at `now`
-/// after `ran` nanoseconds, and had the key `last`. Slices end at ticks, so shares come from how
-/// often a task has a turn: one of half the weight waits for two turns of all tasks. In the mean a
-/// key is `turn` behind the time, as long as a turn of all takes. A task that gets less than its
-/// share, because it has a CPU for itself, would be behind for ever, and counts for less.
+/// The key in the shared DSQ that gives its share by weight to a task that has lost its CPU at
+/// `now` after `ran` nanoseconds, and had the key `last`. Slices end at ticks, so shares come from
+/// how often a task has a turn: one of half the weight waits for two turns of all tasks. In the
+/// mean a key is `turn` behind the time, as long as a turn of all takes. A task that gets less than
+/// its share, because it has a CPU for itself, would be behind for ever, and counts for less.
 pub fn key_by_weight(turn: &mut u64, last: u64, now: u64, ran: u64, weight: u32) -> u64 {
     let behind = now.wrapping_sub(last).cast_signed();
     // Otherwise it was not in the queue lately.
