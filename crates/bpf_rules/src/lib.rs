@@ -195,8 +195,8 @@ pub fn crowd_passing_key(key: u64, queued: u32, cpus: u32) -> u64 {
     unsafe { host_crowd_passing_key(key, queued, cpus) }
 }
 
-/// The key in the shared DSQ of a task that had the key `last`, and the mean turn; the weight is not
-/// zero.
+/// The key in the shared DSQ of a task that had the key `last`, and the mean turn. Its weight is
+/// not zero.
 pub fn key_by_weight(turn: &mut u64, last: u64, now: u64, ran: u64, weight: u32) -> u64 {
     assert!(weight > 0);
     // SAFETY: a reference to a number, plain numbers, and no division by zero.
