@@ -105,12 +105,6 @@ enum fp_times {
 	 * this: the kernel ejects a scheduler that leaves a task waiting for 5 s.
 	 */
 	FP_CROWD_TURN_NS = 1000 * 1000 * 1000,
-	/* The slice while no decision comes: one tick at HZ=250, which is what ends it. */
-	FP_DEFAULT_SLICE_NS = 4 * 1000 * 1000,
-	/* The longest from one turn of a task of low weight to the next meanwhile. */
-	FP_PERIOD_MAX_NS = 500 * 1000 * 1000,
-	/* The least that counts as the mean length of a turn of all tasks. */
-	FP_MEAN_TURN_MIN_NS = 500 * 1000,
 	/* But not before this: a switch costs some 10 us. */
 	FP_CROWD_SLICE_MIN_NS = 200 * 1000,
 	/*
@@ -118,6 +112,12 @@ enum fp_times {
 	 * slice above Batch.
 	 */
 	FP_CROWD_LEAD_NS = 1000 * 1000,
+	/* The slice while no decision comes: one tick at HZ=250, which is what ends it. */
+	FP_DEFAULT_SLICE_NS = 4 * 1000 * 1000,
+	/* The longest from one turn of a task of low weight to the next meanwhile. */
+	FP_PERIOD_MAX_NS = 500 * 1000 * 1000,
+	/* The least that counts as the mean length of a turn of all tasks. */
+	FP_MEAN_TURN_MIN_NS = 500 * 1000,
 	/*
 	 * A timer that is overdue for so long is taken for one that could not be started. An
 	 * interrupt is rarely late by a tick, and to start a timer twice does no harm.

@@ -50,10 +50,6 @@ pub const SOON: u64 = 20_000;
 /// Slices below LatCritical end early if a turn of all waiting tasks takes longer:
 /// `FP_CROWD_TURN_NS`.
 pub const CROWD_TURN: u64 = 1_000_000_000;
-/// `FP_PERIOD_MAX_NS`.
-pub const PERIOD_MAX: i64 = 500_000_000;
-/// `FP_MEAN_TURN_MIN_NS`.
-pub const MEAN_TURN_MIN: i64 = 500_000;
 /// But not before this: `FP_CROWD_SLICE_MIN_NS`.
 pub const CROWD_SLICE_MIN: u64 = 200_000;
 /// A LatCritical task passes tasks of the shared DSQ that are due if there are more for each CPU:
@@ -81,6 +77,10 @@ pub const OFFLINE: u32 = 5;
 
 /// `FP_DEFAULT_SLICE_NS`: the slice while no decision comes.
 pub const DEFAULT_SLICE: u64 = 4_000_000;
+/// `FP_PERIOD_MAX_NS`: the longest from one turn of a task of low weight to the next meanwhile.
+pub const PERIOD_MAX: i64 = 500_000_000;
+/// `FP_MEAN_TURN_MIN_NS`: the least that counts as the mean length of a turn of all tasks.
+pub const MEAN_TURN_MIN: i64 = 500_000;
 /// `PATCH_WAKEUP_LEAD_NS` of src/bpf/backend_limits.h: a woken task comes before what has lost its
 /// CPU since.
 pub const WAKEUP_LEAD: u64 = 32_000_000;
