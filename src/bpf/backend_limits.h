@@ -75,9 +75,9 @@ enum patch_stall_cause {
 /* What the backend does while the process does not decide. Times in nanoseconds. */
 enum patch_default_times {
 	/*
-	 * A woken task comes before tasks that have lost their CPU since this time, which is eight
-	 * slices. A task that computes beside tasks that only wake each other up gets one slice in
-	 * each such time.
+	 * A woken task comes before tasks that wait for less than a turn of all and this time, which
+	 * is eight slices. A task that computes beside tasks that only wake each other up gets one
+	 * slice in each such time.
 	 */
 	PATCH_WAKEUP_LEAD_NS = 32 * 1000 * 1000,
 	/*

@@ -156,9 +156,9 @@ static __always_inline u64 key_by_weight(u64 *turn, u64 last, u64 now, u64 ran, 
 	s64 mean = *turn, behind = now - last, more = behind - mean;
 	u64 period;
 
-	/* It was not in the queue lately. */
+	/* It was not in the queue lately: it gets a place in the middle. */
 	if (behind > FP_PERIOD_MAX_NS || behind < -(s64)FP_PERIOD_MAX_NS)
-		return now;
+		return now - mean;
 	if (more > mean)
 		more = mean;
 	if (more < -2 * mean)

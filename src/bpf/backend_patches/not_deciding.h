@@ -78,7 +78,7 @@ static __always_inline void patch_queue_by_time(struct task_struct *p, u64 ran, 
 	u64 now = bpf_ktime_get_ns(), key;
 
 	if (enq_flags & SCX_ENQ_WAKEUP)
-		key = now - PATCH_WAKEUP_LEAD_NS;
+		key = now - patch_turn - PATCH_WAKEUP_LEAD_NS;
 	else
 		key = key_by_weight(&patch_turn, p->scx.dsq_vtime, now, ran, p->scx.weight);
 	scx_bpf_dsq_insert_vtime(p, BACKEND_SHARED_DSQ, FP_DEFAULT_SLICE_NS, key, enq_flags);

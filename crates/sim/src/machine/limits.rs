@@ -81,8 +81,8 @@ pub const DEFAULT_SLICE: u64 = 4_000_000;
 pub const PERIOD_MAX: i64 = 500_000_000;
 /// `FP_MEAN_TURN_MIN_NS`: the least that counts as the mean length of a turn of all tasks.
 pub const MEAN_TURN_MIN: i64 = 500_000;
-/// `PATCH_WAKEUP_LEAD_NS` of src/bpf/backend_limits.h: a woken task comes before what has lost its
-/// CPU since.
+/// `PATCH_WAKEUP_LEAD_NS` of src/bpf/backend_limits.h: a woken task comes before what has waited
+/// for less than a turn of all and this time.
 pub const WAKEUP_LEAD: u64 = 32_000_000;
 /// `PATCH_CHECK_NS`: between two checks whether a round has ended.
 pub const STALL_CHECK: u64 = 10_000_000;

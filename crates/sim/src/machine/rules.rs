@@ -172,9 +172,9 @@ pub fn crowd_passing_key(key: u64, queued: u32, cpus: u32) -> u64 {
 /// its share, because it has a CPU for itself, would be behind for ever, and counts for less.
 pub fn key_by_weight(turn: &mut u64, last: u64, now: u64, ran: u64, weight: u32) -> u64 {
     let behind = now.wrapping_sub(last).cast_signed();
-    // Otherwise it was not in the queue lately.
+    // Otherwise it was not in the queue lately: it gets a place in the middle.
     if !(-PERIOD_MAX..=PERIOD_MAX).contains(&behind) {
-        return now;
+        return now.saturating_sub(*turn);
     }
     let mean = turn.cast_signed();
     let mean = (mean + ((behind - mean).clamp(-2 * mean, mean) >> 4)).max(MEAN_TURN_MIN);

@@ -43,7 +43,7 @@ impl<W: Observer> Machine<W> {
         let (mask, last, ran, nice) = (task.mask, task.vtime, task.run_interval, task.nice);
         let key = match flags & WAKEUP {
             0 => key_by_weight(&mut self.turn, last, self.now, ran, weight_of_nice(nice)),
-            _ => self.now.saturating_sub(WAKEUP_LEAD),
+            _ => self.now.saturating_sub(self.turn + WAKEUP_LEAD),
         };
         self.insert(slot, None, DEFAULT_SLICE, key);
         self.counters.direct += 1;
