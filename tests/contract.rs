@@ -67,6 +67,7 @@ const _: () = assert!(sim::DEFAULT_SLICE == fast_path::fp_times_FP_DEFAULT_SLICE
 const _: () = assert!(sim::PERIOD_MAX == fast_path::fp_times_FP_PERIOD_MAX_NS as i64);
 const _: () = assert!(sim::MEAN_TURN_MIN == fast_path::fp_times_FP_MEAN_TURN_MIN_NS as i64);
 const _: () = assert!(sim::WAKEUP_LEAD == backend::patch_default_times_PATCH_WAKEUP_LEAD_NS as u64);
+const _: () = assert!(sim::WAKEUP_LEAD == 8 * sim::DEFAULT_SLICE, "eight slices");
 const _: () = assert!(sim::STALL_CHECK == backend::patch_default_times_PATCH_CHECK_NS as u64);
 const _: () = assert!(sim::STALL_CHECKS == backend::patch_checks_PATCH_CHECKS);
 

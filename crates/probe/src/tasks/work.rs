@@ -163,6 +163,16 @@ pub(crate) fn exec_storm(slot: &Slot, children: u32, period_us: u64, rounds: u32
     })
 }
 
+/// Forks children that exec another program, one in each period.
+pub(crate) fn execer(slot: &Slot, period_us: u64) -> ! {
+    let program = c"/bin/busybox";
+    let arguments = [program.as_ptr(), c"true".as_ptr(), std::ptr::null()];
+    // SAFETY: a plain system call with terminated constants; if the exec fails, the child exits.
+    storm_of(slot, 1, period_us, || unsafe {
+        libc::execv(program.as_ptr(), arguments.as_ptr());
+    })
+}
+
 /// A storm of children that run `child` and exit. It waits for all of them, and catches up on
 /// periods that it missed.
 fn storm_of(slot: &Slot, children: u32, period_us: u64, child: impl Fn()) -> ! {
@@ -193,26 +203,6 @@ fn decimal(mut number: u32, digits: &mut [u8; 16]) -> *const libc::c_char {
         if number == 0 {
             return digits[at..].as_ptr().cast();
         }
-    }
-}
-
-/// Forks children that exec another program, one after the other.
-pub(crate) fn execer(slot: &Slot, period_us: u64) -> ! {
-    let program = c"/bin/busybox";
-    let arguments = [program.as_ptr(), c"true".as_ptr(), std::ptr::null()];
-    let mut due = now_ns();
-    loop {
-        due += period_us * 1_000;
-        sleep_until(due);
-        // SAFETY: the child execs with terminated constants, or exits.
-        match unsafe { libc::fork() } {
-            0 => unsafe {
-                libc::execv(program.as_ptr(), arguments.as_ptr());
-                libc::_exit(127)
-            },
-            child => wait_for(child),
-        }
-        slot.done();
     }
 }
 

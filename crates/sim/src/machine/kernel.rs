@@ -311,15 +311,16 @@ impl<W: Observer> Machine<W> {
         if self.execute_order(slot, flags) {
             return;
         }
-        self.task(slot).tickets += 1;
+        let task = self.task(slot);
+        task.tickets += 1;
+        let (ticket, ran) = (task.tickets, task.run_interval);
         if self.scheduler.is_stalled {
-            return self.queue_by_time(slot, flags);
+            return self.queue_by_time(slot, ran, flags);
         }
-        let ticket = self.tasks[slot as usize].tickets;
         self.note_message(slot, ticket);
         if self.up.len() >= RING || self.injects_full_ring(slot) {
             self.counters.congested += 1;
-            return self.queue_by_time(slot, flags);
+            return self.queue_by_time(slot, ran, flags);
         }
         self.task(slot).place = Where::Hands;
         self.send_message(slot, flags);

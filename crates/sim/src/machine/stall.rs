@@ -31,16 +31,17 @@ impl<W: Observer> Machine<W> {
         self.scheduler.is_stalled = true;
         for slot in 0..self.tasks.len() as u32 {
             if self.tasks[slot as usize].place == Where::Hands {
-                self.queue_by_time(slot, 0);
+                self.queue_by_time(slot, 0, 0);
             }
         }
         (0..self.setup.shape.cpus).for_each(|cpu| self.kick_cpu(cpu, Kick::Preempt));
     }
 
-    /// `patch_queue_by_time`: queues a task without the policy, in the order of time.
-    pub(super) fn queue_by_time(&mut self, slot: u32, flags: u64) {
+    /// `patch_queue_by_time`: queues a task that ran for so long before without the policy, in the
+    /// order of time.
+    pub(super) fn queue_by_time(&mut self, slot: u32, ran: u64, flags: u64) {
         let task = self.task(slot);
-        let (mask, last, ran, nice) = (task.mask, task.vtime, task.run_interval, task.nice);
+        let (mask, last, nice) = (task.mask, task.vtime, task.nice);
         let key = match flags & WAKEUP {
             0 => key_by_weight(&mut self.turn, last, self.now, ran, weight_of_nice(nice)),
             _ => self.now.saturating_sub(self.turn + WAKEUP_LEAD),

@@ -134,16 +134,14 @@ pub const STALLED_4_CPUS: Scenario = Scenario {
     ..USUAL
 };
 
-/// By name only: turns of one CPU are those of two.
+/// By name only: `traced` shows the same on two CPUs.
 pub const TRACED_1_CPU: Scenario = Scenario {
     name: "traced-1-cpu",
     about: "the same as `traced` on one CPU",
     cpus: Some(1),
     limit_s: 120,
-    exact: true,
-    once: true,
     run: traced,
-    ..USUAL
+    ..STALLED
 };
 
 /// By name only, for its length.

@@ -75,7 +75,8 @@ fn record_cost(guest: &Guest) -> Result<()> {
     let mut steps = [0, 0];
     for pair in 1..=PAIRS {
         // What the guest does grows slower from run to run: each way comes first as often.
-        for with in if pair % 2 == 0 { [true, false] } else { [false, true] } {
+        let with_first = pair % 2 == 0;
+        for with in [with_first, !with_first] {
             let work = hogs_work(guest, if with { &["--record", FILE] } else { &[] })?;
             report::note(format!("pair {pair}: {work}"));
             steps[usize::from(with)] += work.steps;
