@@ -280,6 +280,8 @@ impl<'cb> KernelPort<'cb> {
         if let Some(bss) = &mut self.bpf.skel.maps.bss_data {
             stalls::set_slice(bss, settings.batch_slice);
             performance::lower(bss, settings.lowered);
+            // Without a fast path the policy does not see which CPUs are busy.
+            performance::save_power(bss, !settings.wakes_idle && self.fast.is_some());
         }
         if let Some(fast) = &mut self.fast {
             fast.set(settings);

@@ -300,7 +300,8 @@ pub struct Settings {
     pub burst: bool,
     /// The longest slice of a Batch task.
     pub batch_slice: Span,
-    /// Whether an idle CPU is woken when the process leaves its CPU while tasks wait.
+    /// Whether an idle CPU is woken when the process leaves its CPU while tasks wait, and for each
+    /// Batch task.
     pub wakes_idle: bool,
     /// The highest tier of which a task waits for a decision. Interactive stands for LatCritical
     /// too.

@@ -63,20 +63,6 @@ pub fn profile(options: &Options) -> Result<Option<&'static KnobProfile>, Failur
     options.profile.as_ref().map(find).transpose().map_err(Failure::Usage)
 }
 
-/// Whether low power is on, by a wish of the command line. A profile that was chosen later may be
-/// another one again in a minute, and what follows from this lasts until the next start of the
-/// scheduling process.
-pub fn starts_with_low_power(options: &Options, values: &Values) -> bool {
-    let is_on = |values: &Values| values.get("rule.low_power") == Some(1);
-    let of_profile = |profile: &KnobProfile| {
-        values.table().defaults().amended(profile.knobs).is_ok_and(|named| is_on(&named.values))
-    };
-    let is_wished = options.low_power
-        || options.knobs.is_some()
-        || profile(options).ok().flatten().is_some_and(of_profile);
-    is_wished && is_on(values)
-}
-
 /// The values so far.
 struct Start {
     policy: &'static str,
@@ -242,22 +228,6 @@ mod tests {
         assert!(knobs.rules.fifo_mode && knobs.percpu_local);
         let refused = of(&["--policy", "fifo", "--low-power"]).unwrap_err();
         assert!(refused.contains("which the policy fifo does not have"), "{refused}");
-    }
-
-    #[test]
-    fn low_power_that_was_chosen_later_is_none_of_the_start() {
-        let starts = |args: &[&str], on: bool| {
-            let mut values = Knobs::default().values();
-            values.put("rule.low_power", on.into());
-            starts_with_low_power(&parse(args).unwrap(), &values)
-        };
-        for args in [&["--low-power"][..], &["--profile", "powersave"]] {
-            assert!(starts(args, true), "{args:?}");
-            assert!(!starts(args, false), "{args:?}: another profile was chosen since");
-        }
-        for args in [&[][..], &["--profile", "server"]] {
-            assert!(!starts(args, true), "{args:?}");
-        }
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn schedule(
     observers.applied(&values);
     remember(shared, &mut *policy, &mut observers);
     libbpf_print::set(options.verbose);
-    let setup = backend_setup(options, &values, start.setup, &*policy);
+    let setup = backend_setup(options, start.setup, &*policy);
     let mut fast_objects = [const { MaybeUninit::uninit() }; fast_path::ATTEMPTS];
     let fast = load_fast_path(options, start, &mut fast_objects);
     shared.tasks.set_maps(fast.as_ref().and_then(FastPath::task_maps));
@@ -192,19 +192,11 @@ fn forbid_system_calls() {
     }
 }
 
-fn backend_setup(
-    options: &Options,
-    values: &Values,
-    setup: &Setup,
-    policy: &dyn Policy,
-) -> BackendSetup {
+fn backend_setup(options: &Options, setup: &Setup, policy: &dyn Policy) -> BackendSetup {
     BackendSetup {
         name: process::scheduler_name(),
-        // The backend does not know of a domain or of a start with low power: then the policy
-        // places every task.
-        builtin_idle: !options.full_user
-            && !settings::starts_with_low_power(options, values)
-            && setup.domain.is_none(),
+        // The backend does not know of a domain: then the policy places every task.
+        builtin_idle: !options.full_user && setup.domain.is_none(),
         partial: options.partial,
         numa_local: options.numa_local,
         exit_dump_len: options.exit_dump_len,

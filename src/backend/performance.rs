@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The performance that CPUs are asked for, in the memory that is shared with the backend:
-//! `backend_patches/frequency.h`.
+//! What saves power, in the memory that is shared with the backend: the performance that CPUs are
+//! asked for (`backend_patches/frequency.h`), and idle CPUs (`backend_patches/low_power.h`).
 
 use super::bpf_skel::types;
 use crate::fast_path::occupant;
@@ -20,6 +20,12 @@ pub(super) fn lower(bss: &mut types::bss, percent: [u32; Tier::ALL.len()]) {
     }
     // SAFETY: as above.
     unsafe { write_if_new(&raw mut bss.patch_lowers, lowers) };
+}
+
+/// Publishes whether Batch tasks wait for busy CPUs.
+pub(super) fn save_power(bss: &mut types::bss, saves: bool) {
+    // SAFETY: as above.
+    unsafe { write_if_new(&raw mut bss.patch_saves_power, saves.into()) };
 }
 
 /// Leaves a word alone that has this value already, and with it the caches of the other CPUs.

@@ -122,6 +122,11 @@ enum order_limits {
 	 */
 	ORDER_LOOK_NS = 200 * 1000,
 	/*
+	 * For so long a task counts as Batch after its last message or used-up slice: about the
+	 * life of an order.
+	 */
+	ORDER_BATCH_NS = 250 << 20,
+	/*
 	 * So long a task waits for a real-time task that keeps its CPU. Sound servers and
 	 * interrupt threads run for less than this, and a slice above Batch is this long.
 	 */

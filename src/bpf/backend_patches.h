@@ -27,6 +27,8 @@
  *  orders.h             every wakeup costs a run of the scheduler process   select_cpu, nr_queued,
  *                                                                           ringbuf_reserve, query
  *  own_queue.h          a task in the shared DSQ waits for ever             move_to_local
+ *  low_power.h          a Batch task wakes an idle CPU, with low power      select_cpu, pick_idle,
+ *                                                                           clear_cpu_idle
  *  urgent_cpus.h        an urgent task wakes up on a slow CPU               select_cpu
  *  process_domain.h     a process with a domain wakes up outside            select_cpu, pick_idle,
  *                                                                           clear_cpu_idle
@@ -60,6 +62,7 @@
 #include "backend_patches/named_cpu.h"
 #include "backend_patches/orders.h"
 #include "backend_patches/own_queue.h"
+#include "backend_patches/low_power.h"
 #include "backend_patches/cpu_sets.h"
 #include "backend_patches/urgent_cpus.h"
 #include "backend_patches/process_domain.h"
@@ -141,11 +144,11 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 	})
 #define scx_bpf_pick_idle_cpu(...) patch_idle_cpu(scx_bpf_pick_idle_cpu(__VA_ARGS__))
 #define scx_bpf_pick_idle_cpu_node(...)                                                            \
-	(patch_domain_of(p).set ? -EBUSY : patch_idle_cpu(scx_bpf_pick_idle_cpu_node(__VA_ARGS__)))
+	(patch_refuses_all(p) ? -EBUSY : patch_idle_cpu(scx_bpf_pick_idle_cpu_node(__VA_ARGS__)))
 #define scx_bpf_test_and_clear_cpu_idle(cpu)                                                       \
-	(!patch_is_outside(p, cpu) && scx_bpf_test_and_clear_cpu_idle(cpu))
+	(!patch_refuses(p, cpu) && scx_bpf_test_and_clear_cpu_idle(cpu))
 #define scx_bpf_select_cpu_dfl(...)                                                                \
-	(patch_domain_of(p).set ? prev_cpu : patch_select_cpu_dfl(__VA_ARGS__))
+	(patch_refuses_all(p) ? prev_cpu : patch_select_cpu_dfl(__VA_ARGS__))
 #define scx_bpf_dsq_insert_vtime patch_insert_vtime
 /* Each call of the backend's dispatch begins with this. */
 #define bpf_user_ringbuf_drain(...)                                                                \

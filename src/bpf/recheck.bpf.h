@@ -272,8 +272,13 @@ static void kick_for_reenqueued(struct need *n)
 	struct victim best = NO_VICTIM;
 	s32 i;
 
-	bpf_for(i, 0, scanned())
-		consider_victim(i, n, &best);
+	bpf_for(i, 0, scanned()) {
+		u32 cpu = n->here + i;
+
+		if (cpu >= nr_cpus)
+			cpu -= nr_cpus;
+		consider_victim(cpu, n, &best);
+	}
 	kick_found(best.cpu, n->now);
 }
 

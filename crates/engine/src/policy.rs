@@ -172,7 +172,8 @@ pub struct KernelRules {
     /// Longest slice of a Batch task. If it is shorter than a tick, a timer ends it while another
     /// Batch task waits.
     pub batch_slice: Span,
-    /// An idle CPU is woken when the scheduler process leaves its CPU while tasks wait.
+    /// An idle CPU is woken when the scheduler process leaves its CPU while tasks wait, and for
+    /// each Batch task. If not, the policy places a Batch task that wakes up while a CPU is busy.
     pub wakes_idle: bool,
     /// Performance that a CPU is asked for while it runs a task of each tier, in percent of its
     /// highest.

@@ -66,11 +66,19 @@ static __always_inline struct patch_domain patch_domain_of(const struct task_str
 }
 
 /* Whether the task is not to be given this CPU although it idles. */
-static __always_inline bool patch_is_outside(const struct task_struct *p, u32 cpu)
+static __always_inline bool patch_refuses(const struct task_struct *p, u32 cpu)
 {
 	u32 set = patch_domain_of(p).set;
 
-	return set != PATCH_SET_PRIMARY && !patch_is_in_set(set, cpu);
+	if (set != PATCH_SET_PRIMARY)
+		return !patch_is_in_set(set, cpu);
+	return patch_wakes_none(p);
+}
+
+/* The same for each CPU that the kernel would choose: it cannot look among some CPUs only. */
+static __always_inline bool patch_refuses_all(const struct task_struct *p)
+{
+	return patch_domain_of(p).set || patch_wakes_none(p);
 }
 
 /*
@@ -83,7 +91,7 @@ static __always_inline s32 patch_idle_preferred(struct task_struct *p, s32 prev_
 	s32 cpu;
 
 	if (domain.set == PATCH_SET_PRIMARY)
-		return patch_idle_urgent(p, prev_cpu, wake_flags);
+		return patch_wakes_none(p) ? -EPERM : patch_idle_urgent(p, prev_cpu, wake_flags);
 	cpu = patch_idle_in_set(p, prev_cpu, wake_flags, domain.set);
 	return cpu < 0 && domain.strict ? -EPERM : cpu;
 }

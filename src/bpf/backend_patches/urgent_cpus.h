@@ -17,24 +17,6 @@
 #ifndef __PATCH_URGENT_CPUS_H
 #define __PATCH_URGENT_CPUS_H
 
-/*
- * For so long a task counts as Batch after its last message or used-up slice, in units of 2^20 ns:
- * 262 ms, about the life of an order.
- */
-#define PATCH_BATCH_TIME 250
-
-/*
- * Whether the task is Batch. One that has found an idle CPU at each wakeup since the time above has
- * also slept before the end of each slice, so it runs briefly whatever user space said of it.
- */
-static __always_inline bool patch_is_batch(struct task_struct *p)
-{
-	const struct order_slot *slot = order_slot_of(p->pid);
-
-	return slot->tier == FP_BATCH && order_is_owner(slot, p) &&
-	       order_note_time() - slot->noted < PATCH_BATCH_TIME;
-}
-
 /* An idle CPU among those that urgent tasks prefer. -EBUSY if none idles, or for a Batch task. */
 static __always_inline s32 patch_idle_urgent(struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {

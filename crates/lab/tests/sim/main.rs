@@ -7,6 +7,7 @@ mod change;
 mod common;
 mod experiment;
 mod lab;
+mod low_power;
 mod model;
 mod planted;
 mod pressure;

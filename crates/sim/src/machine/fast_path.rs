@@ -38,7 +38,7 @@ pub(super) struct Settings {
     thresh: u64,
     burst: bool,
     pub batch_slice: u64,
-    wakes_idle: bool,
+    pub wakes_idle: bool,
     /// Rank of the most urgent task that the policy holds, as far as the policy reports it;
     /// [`IDLE`] for none.
     pub waiting: u32,

@@ -254,7 +254,7 @@ impl<W: Observer> Machine<W> {
             let near = how.by.filter(|&cpu| mask.holds(cpu));
             home = near.or(mask.first()).unwrap_or(home);
         }
-        if !self.setup.builtin_idle {
+        if !self.setup.builtin_idle || mask.count() > 1 && self.wakes_none(slot) {
             return (home, false);
         }
         let Some(cpu) = self.pick_idle(mask, home, how.by, how.sync) else {

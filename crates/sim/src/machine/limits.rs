@@ -65,6 +65,8 @@ pub const WAITERS: usize = 8;
 pub const ORDER_SCAN: u32 = 7;
 /// Tasks hand a CPU over for so long before it looks for others: `ORDER_LOOK_NS`.
 pub const ORDER_LOOK: u64 = 200_000;
+/// For so long a task counts as Batch after its last message or used-up slice: `ORDER_BATCH_NS`.
+pub const BATCH_TIME: u64 = 250 << 20;
 
 /// What a CPU runs, in the order of urgency: `enum fp_occupant`.
 pub const IDLE: u32 = 0;

@@ -4,8 +4,8 @@
 
 use super::Machine;
 use super::kernel::{LOST_CPU, Wake};
-use super::limits::{ORDER_LOOK, ORDER_SCAN, RING};
-use super::state::{Current, Kick, Where};
+use super::limits::{BATCH_TIME, ORDER_LOOK, ORDER_SCAN, RING};
+use super::state::{Cpu, Current, Kick, Where};
 use crate::observer::{Event, Observer};
 use core::cmp::Ordering;
 use pandemonium_engine::orders::{self, Bounds, Event as Cause, Posted, Verdict, View};
@@ -33,6 +33,8 @@ pub(super) struct OrderSlot {
     pub preempted: Option<Pid>,
     /// Whether another order has been asked for.
     asked: bool,
+    /// When the task queued its last message or used up a slice.
+    noted: u64,
 }
 
 impl<W: Observer> Machine<W> {
@@ -107,9 +109,10 @@ impl<W: Observer> Machine<W> {
             return;
         }
         self.task(slot).tickets += 1;
-        let ticket = self.tasks[slot as usize].tickets;
+        let (now, ticket) = (self.now, self.tasks[slot as usize].tickets);
         let order = self.order_slot(slot);
         (order.ticket, order.answers, order.asked) = (ticket, ticket, true);
+        order.noted = now;
         self.send_message(slot, flags);
     }
 
@@ -253,10 +256,10 @@ impl<W: Observer> Machine<W> {
 
     /// Notes a message to user space: `order_note_message`.
     pub(super) fn note_message(&mut self, slot: u32, ticket: u32) {
-        let nice = self.tasks[slot as usize].nice;
+        let (now, nice) = (self.now, self.tasks[slot as usize].nice);
         let order = self.order_slot(slot);
         (order.ticket, order.answers, order.nice, order.rest) = (ticket, 0, nice, 0);
-        order.asked = false;
+        (order.asked, order.noted) = (false, now);
     }
 
     /// Notes a decision, and its order.
@@ -293,8 +296,20 @@ impl<W: Observer> Machine<W> {
         if !known || self.tasks[slot as usize].tier != Some(Tier::Batch) {
             return self.setup.kernel_slice.as_nanos();
         }
-        self.task(slot).vtime = self.now + u64::from(order.key_offset);
+        let now = self.now;
+        self.order_slot(slot).noted = now;
+        self.task(slot).vtime = now + u64::from(order.key_offset);
         order.slice.into()
+    }
+
+    /// Whether a wakee goes to a busy CPU if user space finds one: `patch_wakes_none`.
+    pub(super) fn wakes_none(&self, slot: u32) -> bool {
+        let is_busy = |cpu: &Cpu| matches!(cpu.current, Current::Task(_));
+        let Some(order) = self.order_slots.get(slot as usize) else { return false };
+        !self.settings.wakes_idle
+            && self.tasks[slot as usize].tier == Some(Tier::Batch)
+            && self.now - order.noted < BATCH_TIME
+            && self.cpus.iter().any(is_busy)
     }
 
     pub(super) fn order_slot(&mut self, slot: u32) -> &mut OrderSlot {
