@@ -244,7 +244,11 @@ static u64 check_slice(u32 cpu, u64 now)
 		return now + FP_KICK_INTERVAL_NS;
 	count(FP_SLICE_KICKS);
 	kick(c, cpu, now);
-	return 0;
+	/*
+	 * If the scheduler process is deciding on another CPU, the CPU may find no other task: the
+	 * same one goes on, without a switch, until a tick.
+	 */
+	return c->crowded ? now + c->slice + FP_KICK_INTERVAL_NS : 0;
 }
 
 /* Whether tasks wait that only this CPU would run: those in its own DSQ and in its local DSQ. */

@@ -165,7 +165,8 @@ impl<W: Observer> Machine<W> {
         if !self.may_kick(cpu) {
             return Some(self.now + KICK_INTERVAL);
         }
+        let again = seen.crowded.then_some(self.now + seen.slice + KICK_INTERVAL);
         self.interrupt(cpu, None);
-        None
+        again
     }
 }

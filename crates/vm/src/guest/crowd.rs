@@ -28,6 +28,8 @@ const STACK: usize = 16 << 10;
 /// A unit of a hog's work, in rounds: shorter than the shortest slice, so that the time between two
 /// units tells how long it waited.
 const UNIT: u32 = HOG_ROUNDS / 32;
+/// A hog that was interrupted for longer has lost its turn. An urgent task runs for less.
+const TURN_PAUSE_NS: u64 = 1_000_000;
 
 /// What a member does.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,8 @@ pub struct Member {
     /// The times between two units of a hog; how late a ticker woke up.
     longest_ns: AtomicU64,
     sum_ns: AtomicU64,
+    /// The most units of a hog in one turn.
+    most: AtomicU64,
 }
 
 impl Member {
@@ -70,9 +74,14 @@ impl Member {
         Duration::from_nanos(self.sum_ns.load(Relaxed) / self.steps().max(1))
     }
 
+    /// The most units that it did in one turn.
+    pub fn most(&self) -> u64 {
+        self.most.load(Relaxed)
+    }
+
     /// Begins to count anew.
     pub fn begin_anew(&self) {
-        for count in [&self.steps, &self.longest_ns, &self.sum_ns] {
+        for count in [&self.steps, &self.longest_ns, &self.sum_ns, &self.most] {
             count.store(0, Relaxed);
         }
     }
@@ -94,11 +103,14 @@ impl Member {
     }
 
     fn compute(&self, end: &End) {
-        let mut last = now_ns();
+        let (mut last, mut turn) = (now_ns(), 0);
         while !end.has_come() {
             work::burn(UNIT);
             let now = now_ns();
             self.done(now - last);
+            // A unit that took far longer was interrupted: it belongs to the next turn.
+            turn = if now - last < TURN_PAUSE_NS { turn + 1 } else { 1 };
+            self.most.fetch_max(turn, Relaxed);
             last = now;
         }
     }

@@ -45,9 +45,10 @@ pub(super) fn runnable(guest: &Guest) -> Result<()> {
     };
     let units = quantiles(hogs.iter().map(|hog| hog.steps()).collect());
     let waits = quantiles(hogs.iter().map(|hog| hog.longest().as_millis() as u64).collect());
+    let turns = quantiles(hogs.iter().map(|hog| hog.most()).collect());
     report::note(format!(
-        "{HOGS} hogs, the least, 1 %, half, 99 % and the most: units of one {units:?}, the longest \
-         wait of one {waits:?} ms"
+        "{HOGS} hogs, the least, 1 %, half, 99 % and the most: units of one {units:?}, in one turn \
+         {turns:?}, the longest wait of one {waits:?} ms"
     ));
     let late = expect_punctual("beside them", &tickers, BESIDE_HOGS);
     Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle)?;
