@@ -13,6 +13,8 @@
  *  hotplug.h            each change of the CPUs unloads the scheduler       SCX_OPS_DEFINE,
  *                                                                           cpumask_weight
  *  crowd.h              an urgent task waits behind thousands of others     insert_vtime
+ *  refused_insert.h     a decision about a task that ended takes another one insert_vtime, cancel
+ *                       back
  *  drain_race.h         a CPU that finds the ring in use misses a decision  insert_vtime, drain
  *  drain_many.h         one dispatch call takes one decision                drain
  *  not_deciding.h       tasks are queued to a process that does not decide  ringbuf_reserve
@@ -35,9 +37,9 @@
  *  frequency.h          each CPU is asked for its highest frequency         task_cpu
  *
  * The order is part of the program. A patch calls the kernel's functions by their own names, so all
- * patches come before all macros. crowd.h comes before drain_race.h, that before drain_many.h and
- * exiting_task.h, self_kick.h before named_cpu.h, orders.h before the last ones, and not_deciding.h
- * and process_domain.h before domain_return.h, because the latter use the former.
+ * patches come before all macros. crowd.h and refused_insert.h come before drain_race.h, that before
+ * drain_many.h and exiting_task.h, self_kick.h before named_cpu.h, orders.h before the last ones,
+ * and not_deciding.h and process_domain.h before domain_return.h, because the latter use the former.
  */
 #ifndef __BACKEND_PATCHES_H
 #define __BACKEND_PATCHES_H
@@ -52,6 +54,7 @@
 #include "backend_patches/common.h"
 #include "backend_patches/offline_cpu.h"
 #include "backend_patches/crowd.h"
+#include "backend_patches/refused_insert.h"
 #include "backend_patches/drain_race.h"
 #include "backend_patches/drain_many.h"
 #include "backend_patches/not_deciding.h"
@@ -150,6 +153,8 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 #define scx_bpf_select_cpu_dfl(...)                                                                \
 	(patch_refuses_all(p) ? prev_cpu : patch_select_cpu_dfl(__VA_ARGS__))
 #define scx_bpf_dsq_insert_vtime patch_insert_vtime
+/* The only call is after an insert on the same CPU. */
+#define scx_bpf_dispatch_cancel patch_dispatch_cancel
 /* Each call of the backend's dispatch begins with this. */
 #define bpf_user_ringbuf_drain(...)                                                                \
 	({                                                                                         \

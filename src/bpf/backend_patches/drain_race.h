@@ -114,7 +114,7 @@ static __always_inline bool patch_insert_vtime(struct task_struct *p, u64 dsq, u
 		vtime = patch_key_in_crowd(vtime & PATCH_KEY_TIER, vtime, slice,
 					   bpf_ktime_get_ns());
 	}
-	return scx_bpf_dsq_insert_vtime(p, dsq, slice, vtime, enq_flags);
+	return patch_note_insert(scx_bpf_dsq_insert_vtime(p, dsq, slice, vtime, enq_flags));
 }
 
 /* Preempts the CPUs of a group that have something in their queues. */
