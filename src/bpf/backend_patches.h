@@ -37,9 +37,10 @@
  *  frequency.h          each CPU is asked for its highest frequency         task_cpu
  *
  * The order is part of the program. A patch calls the kernel's functions by their own names, so all
- * patches come before all macros. crowd.h and refused_insert.h come before drain_race.h, that before
- * drain_many.h and exiting_task.h, self_kick.h before named_cpu.h, orders.h before the last ones,
- * and not_deciding.h and process_domain.h before domain_return.h, because the latter use the former.
+ * patches come before all macros. crowd.h and refused_insert.h come before drain_race.h, which
+ * comes before drain_many.h and exiting_task.h. self_kick.h comes before named_cpu.h, orders.h
+ * before the last ones, and not_deciding.h and process_domain.h before domain_return.h, because the
+ * latter use the former.
  */
 #ifndef __BACKEND_PATCHES_H
 #define __BACKEND_PATCHES_H
