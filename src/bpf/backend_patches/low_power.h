@@ -25,7 +25,7 @@ volatile u64 nr_running;
 u32 patch_saves_power;
 
 /*
- * Whether the task is Batch. One that has found an idle CPU at each wakeup since the time above has
+ * Whether the task is Batch. One that has found an idle CPU at each wakeup for ORDER_BATCH_NS has
  * also slept before the end of each slice, so it runs briefly whatever user space said of it.
  */
 static __always_inline bool patch_is_batch(const struct task_struct *p)

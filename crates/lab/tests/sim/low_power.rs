@@ -2,11 +2,13 @@
 
 //! What `rule.low_power` leaves idle.
 
-use crate::common::*;
-use pandemonium_engine::Policy;
-use pandemonium_policies::knobs::Knobs;
-use pandemonium_sim::machine::{Machine, START, Setup};
-use pandemonium_sim::measure::{Measure, Outcome};
+use pandemonium_engine::PolicyInfo;
+use pandemonium_engine::knobs::KeySet;
+use pandemonium_policies::Pandemonium;
+use pandemonium_sim::checkers::Demands;
+use pandemonium_sim::machine::Setup;
+use pandemonium_sim::measure::Outcome;
+use pandemonium_sim::trial::Trial;
 
 /// A hog, and four Batch tasks of half a CPU each, on four CPUs.
 const LIGHT: &str = r#"
@@ -26,20 +28,17 @@ count = 4
 "#;
 
 fn light(low_power: bool) -> Outcome {
-    let (light, shape) = pandemonium_workload::read(LIGHT, Some(4)).expect("a workload");
-    let mut values = Knobs::default().values();
+    let (workload, shape) = pandemonium_workload::read(LIGHT, Some(4)).expect("a workload");
+    let policy = PolicyInfo::of::<Pandemonium>();
+    let mut values = policy.knobs.defaults();
     assert!(values.put("rule.low_power", low_power.into()));
-    let mut make = || {
-        let mut policy = pandemonium(4)();
-        policy.tune(&values);
-        policy
-    };
-    let observer = Measure::new(&light, shape.cpus);
-    let mut machine = Machine::new(Setup::new(shape, 1), light, observer);
-    let mut policy = make();
-    machine.obey(&policy.kernel_rules(START));
-    machine.run(ms(6_000), &mut policy, &mut make);
-    machine.into_observer().finish(START + ms(6_000))
+    let pinned = KeySet::none(policy.knobs);
+    let setup = Setup::new(shape, 1);
+    let demands = Demands::stated(&setup, &policy, &values);
+    let trial = Trial { workload, setup, policy, values, pinned, storm: None, demands };
+    let tried = trial.run(&mut ());
+    assert_eq!(tried.verdict, Ok(()));
+    tried.outcome
 }
 
 /// The kernel would give each wakee an idle CPU, and user space would see few of them.
