@@ -49,6 +49,12 @@ static s32 scanned(void)
 	return nr_cpus < FP_SCAN ? nr_cpus : FP_SCAN;
 }
 
+/* The CPU of this number, which counts on from the first CPU after the last one. */
+static u32 wrapped(u32 cpu)
+{
+	return cpu < nr_cpus ? cpu : cpu - nr_cpus;
+}
+
 /* Makes the CPU the best victim if it is. */
 static bool consider_victim(u32 cpu, const struct need *n, struct victim *best)
 {
@@ -90,13 +96,8 @@ __noinline s32 find_victim(struct task_struct *p __arg_trusted, struct need *n _
 	struct victim best = NO_VICTIM;
 	s32 i;
 
-	bpf_for(i, 0, scanned()) {
-		u32 cpu = n->here + i;
-
-		if (cpu >= nr_cpus)
-			cpu -= nr_cpus;
-		compare_victim(p, cpu, n, &best);
-	}
+	bpf_for(i, 0, scanned())
+		compare_victim(p, wrapped(n->here + i), n, &best);
 	return best.cpu;
 }
 
@@ -117,19 +118,16 @@ static u32 outside_from;
  */
 __noinline s32 return_to_domain(u32 cpu, u64 now)
 {
-	u32 from = outside_from, next = from + scanned();
+	u32 from = outside_from;
 	s32 i;
 
 	if (!has_domain || !is_in_domain(cpu) || !kicks_are_on())
 		return -1;
-	outside_from = next < nr_cpus ? next : next - nr_cpus;
+	outside_from = wrapped(from + scanned());
 	bpf_for(i, 0, scanned()) {
-		u32 other = from + i;
-		struct fp_cpu *c;
+		u32 other = wrapped(from + i);
+		struct fp_cpu *c = cpu_record(other);
 
-		if (other >= nr_cpus)
-			other -= nr_cpus;
-		c = cpu_record(other);
 		if (is_in_domain(other) || !c || c->occupant < FP_BATCH ||
 		    c->occupant > FP_LAT_CRITICAL || now - c->kicked < FP_RETURN_INTERVAL_NS)
 			continue;

@@ -276,13 +276,8 @@ static void kick_for_reenqueued(struct need *n)
 	struct victim best = NO_VICTIM;
 	s32 i;
 
-	bpf_for(i, 0, scanned()) {
-		u32 cpu = n->here + i;
-
-		if (cpu >= nr_cpus)
-			cpu -= nr_cpus;
-		consider_victim(cpu, n, &best);
-	}
+	bpf_for(i, 0, scanned())
+		consider_victim(wrapped(n->here + i), n, &best);
 	kick_found(best.cpu, n->now);
 }
 
@@ -371,12 +366,9 @@ static void wake_idle_cpu(u64 now)
 		return;
 	bpf_for(i, 0, scanned()) {
 		/* Counted from `i`: the verifier follows each value of a number that the loop changes. */
-		u32 cpu = last + 1 + i;
-		struct fp_cpu *c;
+		u32 cpu = wrapped(last + 1 + i);
+		struct fp_cpu *c = cpu_record(cpu);
 
-		if (cpu >= nr_cpus)
-			cpu -= nr_cpus;
-		c = cpu_record(cpu);
 		if (!c || c->occupant != FP_IDLE || !kicks_are_on())
 			continue;
 		count(FP_WOKEN_IDLE);
