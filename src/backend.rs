@@ -405,6 +405,7 @@ fn key(dispatch: &Dispatch) -> u64 {
 impl Port for KernelPort<'_> {
     fn recv(&mut self) -> Option<Arrival> {
         loop {
+            let asked = self.bpf.skel.maps.bss_data.as_deref().map_or(0, stalls::asked);
             match self.bpf.dequeue_task() {
                 Ok(Some(task)) => match raw(&task).decode() {
                     Ok(mut arrival) => {
@@ -418,7 +419,10 @@ impl Port for KernelPort<'_> {
                     }
                     Err(_) => self.malformed += 1,
                 },
-                Ok(None) => return None,
+                Ok(None) => {
+                    self.stalls.note_empty(asked);
+                    return None;
+                }
                 Err(_) => {
                     self.malformed += 1;
                     return None;

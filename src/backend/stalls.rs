@@ -6,6 +6,7 @@ use super::bpf_intf as abi;
 use super::bpf_skel::types;
 use crate::clock;
 use pandemonium_engine::time::{Span, Stamp};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Why this process did not decide: `enum patch_stall_cause` of src/bpf/backend_limits.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct StallCounters {
     /// Looks of the backend that found each cause, one each 10 ms, in the order of
     /// [`StallCause::ALL`].
     pub causes: [u64; COUNT],
+    /// Messages before the ring was last found empty.
+    answered: u64,
 }
 
 impl StallCounters {
@@ -47,10 +50,17 @@ impl StallCounters {
         count(bss);
     }
 
+    /// No message is left: the `asked` ones that were counted before are read.
+    pub(super) fn note_empty(&mut self, asked: u64) {
+        self.answered = asked;
+    }
+
     /// A round ends: the process decides again, if the backend did meanwhile.
     pub(super) fn end_round(&mut self, bss: &mut types::bss) {
-        count(bss);
         let shared = &raw mut bss.patch_stall;
+        // SAFETY: points into live memory that only this process writes.
+        unsafe { (&raw mut (*shared).answered).write_volatile(self.answered) };
+        count(bss);
         // SAFETY: points into live memory; volatile because the kernel reads and writes it too. It
         // writes `since` last when a stall begins, and not again before it is zero.
         unsafe {
@@ -64,6 +74,14 @@ impl StallCounters {
             self.time += clock::now().since(Stamp::from_nanos(since));
         }
     }
+}
+
+/// Messages that the backend has queued.
+pub(super) fn asked(bss: &types::bss) -> u64 {
+    let asked = (&raw const bss.patch_stall.asked).cast_mut();
+    // SAFETY: aligned and live, and the kernel writes it in one piece. Acquire: the ring is looked
+    // into after that.
+    unsafe { AtomicU64::from_ptr(asked) }.load(Ordering::Acquire)
 }
 
 /// Counts the begin or the end of a round.

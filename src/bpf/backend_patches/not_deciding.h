@@ -36,6 +36,13 @@ const volatile bool numa_local;
 struct patch_stall {
 	/* Odd in a round. User space counts each begin and each end. */
 	u64 rounds;
+	/* Messages queued to user space. The backend counts them when they are in the ring. */
+	u64 asked;
+	/*
+	 * The same number before the process last found the ring empty, in a round that has ended.
+	 * User space writes it.
+	 */
+	u64 answered;
 	/*
 	 * Since when the backend decides instead of the process; 0 if it does not. The backend
 	 * writes it, and user space clears it at the end of the next round.
@@ -52,16 +59,10 @@ struct patch_stall patch_stall;
 /* The mean length of a turn of all tasks that the backend queues itself: key_by_weight(). */
 static u64 patch_turn = FP_DEFAULT_SLICE_NS;
 
-/* `rounds` when the last message was queued. */
-static u64 patch_asked_at;
-
-/*
- * Whether the last message may be unread. The round that begins after it was queued reads it: that
- * is the next one, or the one after that if a round had begun.
- */
-static __always_inline bool patch_is_unread(u64 rounds)
+/* Whether a message may be unread, or its round has not ended. */
+static __always_inline bool patch_is_unanswered(void)
 {
-	return rounds - patch_asked_at < 2 + (patch_asked_at & 1);
+	return patch_stall.asked != patch_stall.answered;
 }
 
 static __always_inline bool patch_not_deciding(void)

@@ -338,8 +338,7 @@ static __always_inline void order_look(struct order_view *v, struct task_struct 
 	v->limited = !may_kick(&c->kicks, v->now);
 	v->decides = curr->pid == usersched_pid;
 	v->waker_sleeps = c->handed_to == p->pid;
-	v->looked = scx_bpf_now() - c->looked < ORDER_LOOK_NS &&
-		    !patch_is_unread(patch_stall.rounds);
+	v->looked = scx_bpf_now() - c->looked < ORDER_LOOK_NS && !patch_is_unanswered();
 	c->handed_to = 0;
 }
 

@@ -82,10 +82,7 @@ static __always_inline void patch_arm(void)
 /* A message has been queued to user space. */
 static __always_inline void patch_note_asked(void)
 {
-	u64 rounds = patch_stall.rounds;
-
-	if (patch_asked_at != rounds)
-		patch_asked_at = rounds;
+	__sync_fetch_and_add(&patch_stall.asked, 1);
 	patch_arm();
 }
 
@@ -126,7 +123,7 @@ static __always_inline u32 patch_checks(void)
 /* Detects the begin of a stall: tasks wait, and no round has ended. */
 static __always_inline void patch_check(u64 rounds)
 {
-	if (rounds != patch_checked_at || !(patch_is_unread(rounds) || order_needs_round())) {
+	if (rounds != patch_checked_at || !(patch_is_unanswered() || order_needs_round())) {
 		patch_checked_at = rounds;
 		patch_missed = 0;
 		return;
@@ -153,22 +150,20 @@ static __always_inline void patch_check_in_stall(void)
 }
 
 /* Whether the timer has something to watch: a stall, or tasks that wait for a decision. */
-static __always_inline bool patch_has_to_watch(u64 rounds)
+static __always_inline bool patch_has_to_watch(void)
 {
-	return patch_stall.since || patch_is_unread(rounds) || order_bounds.pending;
+	return patch_stall.since || patch_is_unanswered() || order_bounds.pending;
 }
 
 static int patch_check_stall(void *map, u32 *key, struct patch_stall_timer *one)
 {
-	u64 rounds = patch_stall.rounds;
-
 	/* First: a message that is queued from here on arms the timer itself. */
 	__sync_lock_test_and_set(&patch_watch.armed, 0);
 	patch_watch.calls++;
-	patch_check(rounds);
+	patch_check(patch_stall.rounds);
 	if (patch_stall.since)
 		patch_check_in_stall();
-	if (patch_has_to_watch(rounds))
+	if (patch_has_to_watch())
 		patch_arm();
 	return 0;
 }
@@ -177,7 +172,7 @@ static int patch_check_stall(void *map, u32 *key, struct patch_stall_timer *one)
 static __always_inline void patch_watch_over(void)
 {
 	watch_look(&patch_watch);
-	if (patch_has_to_watch(patch_stall.rounds))
+	if (patch_has_to_watch())
 		patch_arm();
 }
 
