@@ -57,6 +57,14 @@ mod connector {
         };
     }
 
+    /// Loads the backend with one flag more: `backend_patches/exiting_queue.h`.
+    macro_rules! scx_ops_load {
+        ($skel:expr, $ops:ident, $uei:ident) => {{
+            $skel.struct_ops.rustland_mut().flags |= *compat::SCX_OPS_ENQ_EXITING;
+            scx_utils::scx_ops_load!($skel, $ops, $uei)
+        }};
+    }
+
     include!(concat!(env!("OUT_DIR"), "/src/bpf.rs"));
 
     impl BpfScheduler<'_> {

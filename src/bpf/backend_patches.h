@@ -23,6 +23,7 @@
  *  round_in_progress.h  a kick puts the process off in the middle of a round move_to_local
  *  domain_return.h      a lone task is never queued to user space again     task_set_slice
  *  exiting_task.h       a task loses its CPU as it ends                     move_to_local
+ *  exiting_queue.h      tasks that exit come before all others              ringbuf_reserve
  *  ring_wakeup.h        each message wakes up readers that do not exist     ringbuf_submit
  *  self_kick.h          a busy CPU kicks itself in case it idles            kick_cpu
  *  named_cpu.h          a CPU that was chosen for a task idles on           dispatch_nr_slots
@@ -38,9 +39,9 @@
  *
  * The order is part of the program. A patch calls the kernel's functions by their own names, so all
  * patches come before all macros. crowd.h and refused_insert.h come before drain_race.h, which
- * comes before drain_many.h and exiting_task.h. self_kick.h comes before named_cpu.h, orders.h
- * before the last ones, and not_deciding.h and process_domain.h before domain_return.h, because the
- * latter use the former.
+ * comes before drain_many.h and exiting_task.h, which comes before exiting_queue.h. self_kick.h
+ * comes before named_cpu.h, orders.h before the last ones, and not_deciding.h and process_domain.h
+ * before domain_return.h, because the latter use the former.
  */
 #ifndef __BACKEND_PATCHES_H
 #define __BACKEND_PATCHES_H
@@ -61,6 +62,7 @@
 #include "backend_patches/not_deciding.h"
 #include "backend_patches/round_in_progress.h"
 #include "backend_patches/exiting_task.h"
+#include "backend_patches/exiting_queue.h"
 #include "backend_patches/ring_wakeup.h"
 #include "backend_patches/self_kick.h"
 #include "backend_patches/named_cpu.h"
@@ -175,6 +177,10 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 	({                                                                                         \
 		void *room = NULL;                                                                 \
 		u32 outcome = ORDER_NOT_DONE;                                                      \
+		if (patch_queue_exiting(p, enq_flags)) {                                           \
+			++tctx->enq_cnt;                                                           \
+			return;                                                                    \
+		}                                                                                  \
 		if (patch_activity != PATCH_NOT_DECIDING)                                          \
 			outcome = order_execute(p, enq_flags, tctx->stop_ts);                      \
 		if (outcome != ORDER_NOT_DONE) {                                                   \

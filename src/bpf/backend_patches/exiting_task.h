@@ -7,8 +7,8 @@
  *
  * Cause: near its end the kernel takes the task out of its autogroup, which dequeues and enqueues
  * it, and asks for the next task. If its slice is used up, the backend's dispatch moves another
- * task to the local DSQ. The kernel puts an exiting task into the local DSQ too, without asking
- * .enqueue, and it waits there for a hog's whole slice. It needs 10 to 600 us more.
+ * task to the local DSQ, and the exiting one waits for a hog's whole slice. It needs 10 to 600 us
+ * more.
  *
  * Fix: an exiting task that has given up its memory gets one more slice of 1 ms, once: a task with
  * a million files to close gives way like any other.

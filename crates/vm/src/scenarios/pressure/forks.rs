@@ -3,11 +3,10 @@
 //! Forks without end.
 
 use super::crowds::watch_crowd;
-use super::{SECOND, expect_early, expect_sound, report_waits};
+use super::{SECOND, expect_early, expect_sound};
 use crate::guest::load::{Kind, Load};
 use crate::guest::memory::{Memory, RESIDENT_MAX};
 use crate::guest::scheduler::Scheduler;
-use crate::guest::witness::Witness;
 use crate::guest::{Guest, report, wakeups, work};
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::CStr;
@@ -139,13 +138,10 @@ fn explode() -> ! {
 }
 
 pub(super) fn fork_bomb(guest: &Guest) -> Result<()> {
-    let hogs = Load::start(&[Kind::Hog])?;
-    let witness = Witness::start(guest.cpus)?;
-    beside_bomb_alone(&witness)?;
     let scheduler = Scheduler::start(guest, &[])?;
+    let hogs = Load::start(&[Kind::Hog])?;
     let before = wakeups::start(2)?.finish()?;
     expect_early("without it", &before, BESIDE_BOMB_MS)?;
-    witness.begin();
     let probe = wakeups::start(BOMB_S)?;
     let bomb = Bomb::start()?;
     watch_crowd(&scheduler, BOMB_S / 2)?;
@@ -155,8 +151,7 @@ pub(super) fn fork_bomb(guest: &Guest) -> Result<()> {
     report::note(format!("{size} processes of the bomb; work of a hog beside it: {work:?}"));
     let waits = probe.finish()?;
     let late = expect_early("beside the bomb", &waits, BESIDE_BOMB_MS);
-    report_waits("real-time tasks beside it", &witness.take()?);
-    drop((bomb, witness));
+    drop(bomb);
     expect_sound(&scheduler)?;
     late?;
     ensure!(size > BOMB_MAX / 2, "the bomb has {size} processes only");
@@ -164,19 +159,6 @@ pub(super) fn fork_bomb(guest: &Guest) -> Result<()> {
     Memory::of_scheduler(&scheduler)?.expect_at_most(RESIDENT_MAX)?;
     drop(hogs);
     scheduler.finish().map(drop)
-}
-
-/// What the kernel's own scheduler and real-time tasks do beside a bomb in this boot: the bomb keeps
-/// the kernel busy, where no scheduler has a say.
-fn beside_bomb_alone(witness: &Witness) -> Result<()> {
-    witness.begin();
-    let probe = wakeups::start(BOMB_S)?;
-    let bomb = Bomb::start()?;
-    report_waits("the kernel's own scheduler beside the bomb", &probe.finish()?);
-    report_waits("real-time tasks beside it", &witness.take()?);
-    drop(bomb);
-    sleep(SECOND);
-    Ok(())
 }
 
 /// Long enough for the slowest host.
