@@ -23,7 +23,8 @@
  *  round_in_progress.h  a kick puts the process off in the middle of a round move_to_local
  *  domain_return.h      a lone task is never queued to user space again     task_set_slice
  *  exiting_task.h       a task loses its CPU as it ends                     move_to_local
- *  exiting_queue.h      tasks that exit come before all others              ringbuf_reserve
+ *  exiting_queue.h      tasks that exit come before all others              ringbuf_reserve,
+ *                                                                           dsq_insert
  *  ring_wakeup.h        each message wakes up readers that do not exist     ringbuf_submit
  *  self_kick.h          a busy CPU kicks itself in case it idles            kick_cpu
  *  named_cpu.h          a CPU that was chosen for a task idles on           dispatch_nr_slots
@@ -155,6 +156,12 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 	(!patch_refuses(p, cpu) && scx_bpf_test_and_clear_cpu_idle(cpu))
 #define scx_bpf_select_cpu_dfl(...)                                                                \
 	(patch_refuses_all(p) ? prev_cpu : patch_select_cpu_dfl(__VA_ARGS__))
+/* The only call queues the scheduler process, which at its end is a task like any other. */
+#define scx_bpf_dsq_insert(p, ...)                                                                 \
+	({                                                                                         \
+		if (!patch_queue_exiting(p, enq_flags))                                            \
+			scx_bpf_dsq_insert(p, __VA_ARGS__);                                        \
+	})
 #define scx_bpf_dsq_insert_vtime patch_insert_vtime
 /* The only call is after an insert on the same CPU. */
 #define scx_bpf_dispatch_cancel patch_dispatch_cancel

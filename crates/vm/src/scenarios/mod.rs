@@ -101,7 +101,6 @@ pub const APART: &[Scenario] = &[
     pressure::OUT_OF_MEMORY,
     pressure::RUNNABLE_10000,
     pressure::THREADS_32768,
-    pressure::FORK_BOMB,
     pressure::SHORT_TASKS,
     pressure::SHORT_TASKS_1000000,
     pressure::CLOCK_JUMP,

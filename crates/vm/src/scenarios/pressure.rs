@@ -27,15 +27,27 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-pub const ALL: &[Scenario] = &[Scenario {
-    name: "memory-pressure",
-    about: "a process touches most of the memory while the mix runs: the scheduler must have no \
-        page fault",
-    limit_s: 90,
-    once: true,
-    run: memory_pressure,
-    ..USUAL
-}];
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "memory-pressure",
+        about: "a process touches most of the memory while the mix runs: the scheduler must have \
+            no page fault",
+        limit_s: 90,
+        once: true,
+        run: memory_pressure,
+        ..USUAL
+    },
+    Scenario {
+        name: "fork-bomb",
+        about: "processes that fork without end, within a limit of 500, beside an interactive task",
+        cpus: Some(2),
+        limit_s: 180,
+        exact: true,
+        once: true,
+        run: fork_bomb,
+        ..USUAL
+    },
+];
 
 pub const OUT_OF_MEMORY: Scenario = Scenario {
     name: "out-of-memory",
@@ -66,16 +78,6 @@ pub const THREADS_32768: Scenario = Scenario {
     memory_mib: 4_096,
     limit_s: 240,
     run: threads,
-    ..USUAL
-};
-
-pub const FORK_BOMB: Scenario = Scenario {
-    name: "fork-bomb",
-    about: "processes that fork without end, within a limit of 500, beside an interactive task",
-    cpus: Some(2),
-    limit_s: 180,
-    exact: true,
-    run: fork_bomb,
     ..USUAL
 };
 
