@@ -9,9 +9,10 @@
  * with a slice of 20 ms. As long as a CPU's local DSQ has a task, the CPU does not call .dispatch,
  * and a bomb's processes take milliseconds each to exit.
  *
- * Fix: SCX_OPS_ENQ_EXITING, which src/backend.rs sets. Such a task waits in the shared DSQ, by the
- * time, for a slice of 1 ms. User space is not asked: the backend finds the task of a decision by
- * its pid, and a task that has nearly ended has none.
+ * Fix: SCX_OPS_ENQ_EXITING, which src/backend.rs sets. Such a task waits in the local DSQ only if
+ * that is empty, else in the shared DSQ, by the time, and in both for a slice of one tick. So after
+ * one of them the CPU calls .dispatch. User space is not asked: the backend finds the task of a
+ * decision by its pid, and a task that has nearly ended has none.
  *
  * How to see it: VM scenario `fork-bomb`.
  *
@@ -23,10 +24,15 @@
 /* Queues the task if it exits; returns whether it does. */
 static __always_inline bool patch_queue_exiting(struct task_struct *p, u64 enq_flags)
 {
+	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, scx_bpf_task_cpu(p));
+
 	if (!(p->flags & PF_EXITING))
 		return false;
-	scx_bpf_dsq_insert_vtime(p, BACKEND_SHARED_DSQ, PATCH_EXIT_NS, bpf_ktime_get_ns(),
-				 enq_flags);
+	if (rq && !rq->scx.local_dsq.nr)
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, FP_DEFAULT_SLICE_NS, enq_flags);
+	else
+		scx_bpf_dsq_insert_vtime(p, BACKEND_SHARED_DSQ, FP_DEFAULT_SLICE_NS,
+					 bpf_ktime_get_ns(), enq_flags);
 	return true;
 }
 
