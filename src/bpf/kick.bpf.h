@@ -26,17 +26,6 @@ static void kick(struct fp_cpu *c, u32 cpu, u64 now)
 	scx_bpf_kick_cpu(cpu, kick_flags);
 }
 
-/*
- * Whether the running task of the CPU exits. Most often that takes less than a millisecond, and its
- * parent waits for it: it would lose the CPU to whatever comes first there.
- */
-static bool is_ending(u32 cpu)
-{
-	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
-
-	return rq && rq->curr->flags & TASK_EXITING_FLAG;
-}
-
 static bool is_in_domain(u32 cpu)
 {
 	return domain[cpu / FP_GROUP & (FP_GROUPS - 1)] >> cpu % FP_GROUP & 1;
@@ -67,7 +56,7 @@ static bool consider_victim(u32 cpu, const struct need *n, struct victim *best)
 		count(FP_LIMITED);
 		return false;
 	}
-	if (!beats(c, is_here, n->now, best) || is_ending(cpu))
+	if (!beats(c, is_here, n->now, best))
 		return false;
 	take_victim(best, c, cpu, is_here, n->now);
 	return true;

@@ -10,10 +10,9 @@
  * and a bomb's processes take milliseconds each to exit.
  *
  * Fix: SCX_OPS_ENQ_EXITING, which src/backend.rs sets. Such a task waits in the local DSQ only if
- * that is empty, else in the shared DSQ, and in both for a slice of one tick. So after one of them
- * the CPU calls .dispatch. In the shared DSQ it comes before Batch tasks that have not waited for
- * long: its parent waits for it. User space is not asked: the backend finds the task of a decision
- * by its pid, and a task that has nearly ended has none.
+ * that is empty, else in the shared DSQ, by the time, and in both for a slice of one tick. So after
+ * one of them the CPU calls .dispatch. User space is not asked: the backend finds the task of a
+ * decision by its pid, and a task that has nearly ended has none.
  *
  * How to see it: VM scenario `fork-bomb`.
  *
@@ -21,9 +20,6 @@
  */
 #ifndef __PATCH_EXITING_QUEUE_H
 #define __PATCH_EXITING_QUEUE_H
-
-/* So much earlier than the time is its key in the shared DSQ. Chosen: five ticks at HZ=250. */
-#define PATCH_EXIT_LEAD_NS (20 * 1000 * 1000)
 
 /* Queues the task if it exits; returns whether it does. */
 static __always_inline bool patch_queue_exiting(struct task_struct *p, u64 enq_flags)
@@ -36,7 +32,7 @@ static __always_inline bool patch_queue_exiting(struct task_struct *p, u64 enq_f
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, FP_DEFAULT_SLICE_NS, enq_flags);
 	else
 		scx_bpf_dsq_insert_vtime(p, BACKEND_SHARED_DSQ, FP_DEFAULT_SLICE_NS,
-					 bpf_ktime_get_ns() - PATCH_EXIT_LEAD_NS, enq_flags);
+					 bpf_ktime_get_ns(), enq_flags);
 	return true;
 }
 
