@@ -98,6 +98,8 @@ enum fp_times {
 	FP_TURN_NS = 500 * 1000,
 	/* After a sleep of this length user space takes no wakee for Batch: SLEEP_LONG. */
 	FP_SLEEP_LONG_NS = 128 * 1000 * 1000,
+	/* So long a CPU that has begun to run a task that exits is not kicked. Chosen. */
+	FP_ENDING_NS = 1000 * 1000,
 	/* The shortest time for which a timer is armed. */
 	FP_SOON_NS = 20 * 1000,
 	/*

@@ -26,6 +26,17 @@ static void kick(struct fp_cpu *c, u32 cpu, u64 now)
 	scx_bpf_kick_cpu(cpu, kick_flags);
 }
 
+/*
+ * Whether the CPU's task exits, and has begun to run just now. Most often it is through in a
+ * moment, and a parent waits for it; after a kick it would wait for whatever comes first here.
+ */
+static bool is_ending(const struct fp_cpu *c, u32 cpu, u64 now)
+{
+	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+
+	return rq && rq->curr->flags & TASK_EXITING_FLAG && now - c->since < FP_ENDING_NS;
+}
+
 static bool is_in_domain(u32 cpu)
 {
 	return domain[cpu / FP_GROUP & (FP_GROUPS - 1)] >> cpu % FP_GROUP & 1;
@@ -56,7 +67,7 @@ static bool consider_victim(u32 cpu, const struct need *n, struct victim *best)
 		count(FP_LIMITED);
 		return false;
 	}
-	if (!beats(c, is_here, n->now, best))
+	if (!beats(c, is_here, n->now, best) || is_ending(c, cpu, n->now))
 		return false;
 	take_victim(best, c, cpu, is_here, n->now);
 	return true;

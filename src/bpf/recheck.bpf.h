@@ -235,7 +235,8 @@ static u64 check_slice(u32 cpu, u64 now)
 {
 	struct fp_cpu *c = cpu_record(cpu);
 
-	if (!c || !has_short_slice(c) || c->occupant == FP_FOREIGN || !has_waiter(c, cpu))
+	if (!c || !has_short_slice(c) || c->occupant == FP_FOREIGN || !has_waiter(c, cpu) ||
+	    is_ending(c, cpu, now))
 		return 0;
 	if (!is_outlived(c, now))
 		return c->since + c->slice;

@@ -15,6 +15,8 @@
 #define SCHED_IDLE_CLASS 5
 /* include/linux/sched.h, TASK_DEAD: the state of a task that does not run again. */
 #define TASK_DEAD_STATE 0x80
+/* The same file, PF_EXITING: the flag of a task that exits. */
+#define TASK_EXITING_FLAG 0x4
 
 /* User space sets these before it loads the programs. */
 const volatile u32 scheduler_tgid;
