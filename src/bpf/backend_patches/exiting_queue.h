@@ -9,10 +9,10 @@
  * with a slice of 20 ms. As long as a CPU's local DSQ has a task, the CPU does not call .dispatch,
  * and a bomb's processes take milliseconds each to exit.
  *
- * Fix: SCX_OPS_ENQ_EXITING, which src/backend.rs sets. Such a task waits in the local DSQ only if
- * that is empty, else in the shared DSQ, by the time, and in both for a slice of one tick. So after
- * one of them the CPU calls .dispatch. User space is not asked: the backend finds the task of a
- * decision by its pid, and a task that has nearly ended has none.
+ * Fix: SCX_OPS_ENQ_EXITING, set in src/backend/connector.rs. Such a task waits in the local DSQ
+ * only if that is empty, else in the shared DSQ, by the time, and in both for a slice of one tick.
+ * So after one of them the CPU calls .dispatch. User space is not asked: the backend finds the task
+ * of a decision by its pid, and a task that has nearly ended has none.
  *
  * How to see it: VM scenario `fork-bomb`.
  *
