@@ -43,6 +43,7 @@ const _: () = assert!(sim::RECHECK == fast_path::fp_times_FP_RECHECK_NS as u64);
 const _: () = assert!(sim::TURN == fast_path::fp_times_FP_TURN_NS as u64);
 const _: () = assert!(sim::TURN_BITS == fast_path::fp_limits_FP_TURN_BITS);
 const _: () = assert!(sim::RECHECKS == fast_path::fp_limits_FP_RECHECKS);
+const _: () = assert!(sim::SLEEP_LONG == fast_path::fp_times_FP_SLEEP_LONG_NS as u64);
 const _: () = assert!(sim::SOON == fast_path::fp_times_FP_SOON_NS as u64);
 const _: () = assert!(sim::CROWD == fast_path::fp_limits_FP_CROWD);
 const _: () = assert!(sim::CROWD_LEAD == fast_path::fp_times_FP_CROWD_LEAD_NS as u64);
@@ -60,6 +61,8 @@ const _: () = assert!(sim::OFFLINE == fast_path::fp_occupant_FP_OFFLINE);
 // ---- Standing orders ----
 
 const _: () = assert!(sim::ORDER_SCAN == backend::order_limits_ORDER_SCAN);
+const _: () = assert!(sim::ORDER_LOOK == backend::order_limits_ORDER_LOOK_NS as u64);
+const _: () = assert!(sim::BATCH_TIME == backend::order_limits_ORDER_BATCH_NS as u64);
 
 // ---- While no decision comes ----
 

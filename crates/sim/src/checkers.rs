@@ -406,7 +406,7 @@ impl Observer for Checkers {
             self.complain(Judge::Stall, now, why);
         }
         match *event {
-            Event::Born { task, weight, mask, .. } => {
+            Event::Forked { task, weight, mask, .. } => {
                 *self.known(task) =
                     Known { task: Some(task), mask, weight, born: now, ..Known::UNKNOWN };
             }

@@ -162,7 +162,7 @@ impl Observer for Measure {
     fn saw(&mut self, now: Stamp, event: &Event) {
         let (from, measuring) = (self.from, now > self.from);
         match *event {
-            Event::Born { task, .. } => {
+            Event::Forked { task, .. } => {
                 let early = now <= from;
                 *self.seen(task.slot) =
                     Seen { group: task.group, early, alive: true, ..Seen::default() };

@@ -137,7 +137,7 @@ impl Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A task was created.
-    Born {
+    Forked {
         /// The task.
         task: TaskId,
         /// Its name.

@@ -46,7 +46,7 @@ impl OrderChecker {
             Event::Faulted { fault: Fault::LostOrder, task: Some(task) } => *self.of(*task) = None,
             // The next decision about the task replaces its order, and a new task has none.
             Event::Queued { task, .. } => *self.of(*task) = None,
-            Event::Born { task, .. } => {
+            Event::Forked { task, .. } => {
                 *self.of(*task) = None;
                 *self.tier_of(task.pid) = None;
             }

@@ -83,7 +83,7 @@ impl Sampler {
 impl Observer for Sampler {
     fn saw(&mut self, now: Stamp, event: &Event) {
         match *event {
-            Event::Born { task, .. } => *self.seen(task.slot) = Seen::default(),
+            Event::Forked { task, .. } => *self.seen(task.slot) = Seen::default(),
             Event::Woke { task } => {
                 let seen = self.seen(task.slot);
                 seen.woke = Some(now);

@@ -196,7 +196,7 @@ fn running_where_one_may_not_is_caught() {
     let task = task();
     let comm = Default::default();
     let now = START;
-    checkers.saw(now, &Event::Born { task, comm, weight: 100, mask: Mask::only(1) });
+    checkers.saw(now, &Event::Forked { task, comm, weight: 100, mask: Mask::only(1) });
     checkers.saw(now, &Event::Woke { task });
     let switched = |cpu| Event::Switched {
         cpu,
@@ -303,7 +303,7 @@ fn an_order_over_a_higher_tier_is_caught_by_the_newest_decision() {
         let newer = Dispatch { pid: other.pid, tier: newest, ..dispatch };
         let message = Arrival { pid: other.pid, ..arrival() };
         judge_of(&[
-            (now, Event::Born { task: other, comm, weight: 100, mask: Mask::all(2) }),
+            (now, Event::Forked { task: other, comm, weight: 100, mask: Mask::all(2) }),
             (now, Event::Bounded(Some(Bounds::default()))),
             (now, switched),
             (now, Event::Took(message)),

@@ -134,7 +134,7 @@ impl<W: Observer> Machine<W> {
             return None;
         }
         match self.tasks[slot as usize].place {
-            Where::Hands => {}
+            Where::UserSpace => {}
             Where::Queue(cpu) => {
                 self.kick_bound(slot, u32::from(cpu), need);
                 return None;
@@ -303,7 +303,7 @@ impl<W: Observer> Machine<W> {
     fn kick_for_requeue(&mut self, cpu: u32, before: &CpuRecord) {
         let Current::Task(slot) = before.current else { return };
         let task = &self.tasks[slot as usize];
-        let is_queued = task.pid == before.pid && task.place == Where::Hands;
+        let is_queued = task.pid == before.pid && task.place == Where::UserSpace;
         let tier = task.tier();
         if tier == Tier::Batch || !is_queued || !self.kicks_are_on() {
             return;

@@ -116,7 +116,7 @@ impl<W: Observer> Machine<W> {
 
     /// Just before the decision about a task arrives, the task is queued to user space again.
     pub(super) fn injects_lost_decision(&mut self, slot: u32) {
-        let is_queued = self.tasks[slot as usize].place == Where::Hands;
+        let is_queued = self.tasks[slot as usize].place == Where::UserSpace;
         if is_queued && self.strikes(Fault::LostDecision, Some(slot)) {
             self.requeue(slot);
         }
@@ -212,7 +212,7 @@ impl<W: Observer> Machine<W> {
                     self.create_task(slot, group, 0, Some(pid), None);
                 }
             }
-            Fault::StaleTicket if place == Where::Hands && self.is_loaded() => {
+            Fault::StaleTicket if place == Where::UserSpace && self.is_loaded() => {
                 self.emit_fault(fault, Some(slot));
                 self.requeue(slot);
             }
@@ -229,7 +229,7 @@ impl<W: Observer> Machine<W> {
                 self.emit_fault(fault, Some(slot));
                 let nice = self.chance.between(0, 39) as i8 - 20;
                 self.task(slot).nice = nice;
-                if self.is_loaded() && place == Where::Hands {
+                if self.is_loaded() && place == Where::UserSpace {
                     self.requeue(slot);
                 }
             }
@@ -255,7 +255,9 @@ impl<W: Observer> Machine<W> {
         match place {
             Where::Cpu(cpu) => self.release(u32::from(cpu), slot, Left::Gone),
             Where::Timer | Where::Blocked | Where::Vacant => return,
-            Where::Hands | Where::Queue(_) | Where::Shared | Where::Local(_) => self.withdraw(slot),
+            Where::UserSpace | Where::Queue(_) | Where::Shared | Where::Local(_) => {
+                self.withdraw(slot)
+            }
         }
         let until = self.now + self.chance.between(1, AWAY_MAX);
         let task = self.task(slot);

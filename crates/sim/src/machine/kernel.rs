@@ -128,7 +128,8 @@ impl<W: Observer> Machine<W> {
         };
         self.injects_lost_decision(slot);
         let task = &self.tasks[slot as usize];
-        let (mask, home, is_queued) = (task.mask, u32::from(task.cpu), task.place == Where::Hands);
+        let (mask, home, is_queued) =
+            (task.mask, u32::from(task.cpu), task.place == Where::UserSpace);
         let outdated = u64::from(task.tickets) > down.dispatch.ticket.0;
         let (slice, vtime) = (down.dispatch.slice.as_nanos(), down.dispatch.vtime.as_raw());
         let Some(cpu) = down.cpu else {
@@ -322,7 +323,7 @@ impl<W: Observer> Machine<W> {
             self.counters.congested += 1;
             return self.queue_by_time(slot, ran, flags);
         }
-        self.task(slot).place = Where::Hands;
+        self.task(slot).place = Where::UserSpace;
         self.send_message(slot, flags);
         let (task, ticket) = (self.id(slot), u64::from(ticket));
         self.emit(Event::Queued { task, ticket });

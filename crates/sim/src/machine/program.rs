@@ -90,7 +90,7 @@ impl<W: Observer> Machine<W> {
         };
         *self.order_slot(slot) = OrderSlot::default();
         let task = self.id(slot);
-        self.emit(Event::Born { task, comm, weight: weight_of_nice(nice), mask });
+        self.emit(Event::Forked { task, comm, weight: weight_of_nice(nice), mask });
         // If the program starts with sleep, the task becomes runnable only after that sleep.
         if self.first_sleep(slot) {
             return;

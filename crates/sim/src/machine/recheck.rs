@@ -125,7 +125,7 @@ impl<W: Observer> Machine<W> {
                 continue;
             };
             if one.due <= self.now {
-                let is_decided = self.tasks[slot as usize].place != Where::Hands;
+                let is_decided = self.tasks[slot as usize].place != Where::UserSpace;
                 self.kick_for_waiter(slot, cpu);
                 one.checks += 1;
                 one.due = if is_decided { next_turn(self.now) } else { self.now + one.interval };

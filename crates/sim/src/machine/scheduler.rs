@@ -269,7 +269,7 @@ impl<W: Observer> Machine<W> {
             self.task(slot).tickets = 0;
             if self.tasks[slot as usize].waits() {
                 self.withdraw(slot);
-                self.task(slot).place = Where::Hands;
+                self.task(slot).place = Where::UserSpace;
                 self.queue_up(slot, 0);
             }
         }

@@ -30,7 +30,7 @@ impl<W: Observer> Machine<W> {
         }
         self.scheduler.is_stalled = true;
         for slot in 0..self.tasks.len() as u32 {
-            if self.tasks[slot as usize].place == Where::Hands {
+            if self.tasks[slot as usize].place == Where::UserSpace {
                 self.queue_by_time(slot, 0, 0);
             }
         }

@@ -19,7 +19,7 @@ pub(super) enum Where {
     /// Asleep until another task wakes it.
     Blocked,
     /// Queued to user space: in the ring, or held by the policy.
-    Hands,
+    UserSpace,
     /// In the queue of a CPU.
     Queue(u16),
     /// In the queue for any CPU.
@@ -93,7 +93,7 @@ pub(super) struct Task {
 impl Task {
     /// Whether it waits for a CPU.
     pub fn waits(&self) -> bool {
-        matches!(self.place, Where::Hands | Where::Queue(_) | Where::Shared | Where::Local(_))
+        matches!(self.place, Where::UserSpace | Where::Queue(_) | Where::Shared | Where::Local(_))
     }
 
     /// Its tier as the fast path sees it.
