@@ -268,11 +268,11 @@ mod tests {
     #[test]
     fn cpu_time_from_before_the_record_is_not_of_the_interval() {
         assert_eq!(interval().row(&known(9_000, 1, 0), None).cpu_pct, -1.0);
-        let mut born = known(300, 1, 0);
-        born.observed.start_time = at(100).as_nanos();
-        assert_eq!(interval().row(&born, None).cpu_pct, 30.0);
+        let mut new = known(300, 1, 0);
+        new.observed.start_time = at(100).as_nanos();
+        assert_eq!(interval().row(&new, None).cpu_pct, 30.0);
         let incomplete = Interval { complete: false, ..interval() };
-        assert_eq!(incomplete.row(&born, None).cpu_pct, -1.0);
+        assert_eq!(incomplete.row(&new, None).cpu_pct, -1.0);
     }
 
     #[test]

@@ -108,7 +108,7 @@ struct Known {
     /// Work done, and whether it ever slept; for the shares.
     work: u64,
     slept: bool,
-    born: Stamp,
+    forked: Stamp,
 }
 
 /// All checkers. The first violation is kept.
@@ -359,7 +359,7 @@ impl Checkers {
         let hungry: Vec<(i32, u64, u64)> = self
             .tasks
             .iter()
-            .filter(|known| !known.slept && known.born == start && known.mask.count() == cpus)
+            .filter(|known| !known.slept && known.forked == start && known.mask.count() == cpus)
             .filter_map(|known| {
                 let pid = known.task?.pid.as_raw();
                 Some((pid, u64::from(known.weight), known.work))
@@ -393,7 +393,7 @@ impl Known {
         waits: None,
         work: 0,
         slept: false,
-        born: super::machine::START,
+        forked: super::machine::START,
     };
 }
 
@@ -408,7 +408,7 @@ impl Observer for Checkers {
         match *event {
             Event::Forked { task, weight, mask, .. } => {
                 *self.known(task) =
-                    Known { task: Some(task), mask, weight, born: now, ..Known::UNKNOWN };
+                    Known { task: Some(task), mask, weight, forked: now, ..Known::UNKNOWN };
             }
             Event::Moved { task, mask } => self.known(task).mask = mask,
             Event::Woke { task } => self.begins_to_wait(now, task),
