@@ -87,11 +87,11 @@ fn run_scenario() -> Result<()> {
     }
     let cpus = kernel::online_cpus()?;
     if orders.mode == Mode::Exact {
-        metronome::start(cpus)?;
+        metronome::start(cpus, scenario.instruction_ns)?;
     }
     // The agent is a real-time task, so that it measures independently of the scheduler under test.
     boot::become_real_time()?;
-    let guest = Guest { cpus, orders };
+    let guest = Guest { cpus, instruction_ns: scenario.instruction_ns, orders };
     report::hello(&kernel::release()?, guest.cpus);
     (scenario.run)(&guest)
 }

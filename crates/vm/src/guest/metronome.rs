@@ -41,28 +41,31 @@ const PERIODIC: u64 = 1 << 3;
 const SET_FIRST: u64 = 1 << 6;
 const UNUSED_PIN: u64 = 23 << 9;
 
-/// Times between two expiries in turn, for up to two CPUs and for more. They were found by trying
+/// Times between two expiries in turn, for up to two CPUs and for more, where an instruction takes a
+/// nanosecond. Where it takes more the times are as many times longer: an expiry every so many
+/// instructions. They were found by trying
 /// patterns in a model of QEMU's loop, which agrees with the shares of hogs bound to one CPU each:
 /// a half each of two CPUs, and 0.29, 0.24, 0.25 and 0.22 of the instructions on four. With an
 /// expiry every 20 us the shares were 0.62 and 0.38, and 0.14, 0.14, 0.39 and 0.33. Shorter times
 /// cost the host more, because each turn is an entry into the emulator.
-const FOR_TWO_NS: &[u64] = &[20, 20_000];
-const FOR_MORE_NS: &[u64] = &[6_670, 20, 20_000];
+const FOR_TWO: &[u64] = &[20, 20_000];
+const FOR_MORE: &[u64] = &[6_670, 20, 20_000];
 /// Time until the first expiry. All timers must be set before it.
 const SOON_NS: u64 = 2_000_000;
 /// Time until the expiry of a timer that is stopped: a day.
 const NEVER_NS: u64 = 86_400_000_000_000;
 
-/// Starts the timers for so many CPUs.
-pub fn start(cpus: usize) -> Result<()> {
+/// Starts the timers for so many CPUs that take `instruction_ns` for each instruction.
+pub fn start(cpus: usize, instruction_ns: u32) -> Result<()> {
     let registers = Registers::map()?;
     registers.write(CONFIGURATION, registers.read(CONFIGURATION) | RUNNING);
     let pattern = pattern(cpus);
-    let period = registers.ticks(pattern.iter().sum())?;
+    let ticks = |instructions| registers.ticks(instructions * u64::from(instruction_ns));
+    let period = ticks(pattern.iter().sum())?;
     let mut first = registers.read(COUNTER) + registers.ticks(SOON_NS)?;
     for (timer, &pause) in pattern.iter().enumerate() {
         registers.start_timer(timer, first, period)?;
-        first += registers.ticks(pause)?;
+        first += ticks(pause)?;
     }
     Ok(())
 }
@@ -77,7 +80,7 @@ pub fn stop(cpus: usize) -> Result<()> {
 }
 
 fn pattern(cpus: usize) -> &'static [u64] {
-    if cpus <= 2 { FOR_TWO_NS } else { FOR_MORE_NS }
+    if cpus <= 2 { FOR_TWO } else { FOR_MORE }
 }
 
 /// The mapped registers. They stay mapped, because the agent lives as long as the machine.

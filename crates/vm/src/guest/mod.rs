@@ -28,4 +28,6 @@ pub use pandemonium_probe::tasks::{
 pub struct Guest {
     pub orders: Orders,
     pub cpus: usize,
+    /// In exact mode.
+    pub instruction_ns: u32,
 }

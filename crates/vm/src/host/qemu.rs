@@ -37,6 +37,8 @@ pub struct Machine<'a> {
     pub threads: u32,
     pub memory_mib: u32,
     pub mode: Mode,
+    /// That an instruction takes in exact mode: a power of two.
+    pub instruction_ns: u32,
     /// Kernel arguments beyond those every boot needs.
     pub arguments: &'a str,
     /// Receives what the kernel prints.
@@ -73,7 +75,9 @@ impl Qemu {
         match machine.mode {
             Mode::Fast => command.args(["-accel", "tcg,thread=multi"]),
             Mode::Exact => {
-                let clock = ["-icount", "shift=0,sleep=off", "-rtc", "base=utc,clock=vm"];
+                let shift = machine.instruction_ns.ilog2();
+                let count = format!("shift={shift},sleep=off");
+                let clock = ["-icount", &count, "-rtc", "base=utc,clock=vm"];
                 // guest/metronome.rs uses up to three timers beside the two that Linux may use.
                 let timers = ["-global", "hpet.timers=5"];
                 command.args(["-accel", "tcg,thread=single"]).args(clock).args(timers)

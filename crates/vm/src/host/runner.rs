@@ -173,6 +173,7 @@ impl Boot<'_> {
             threads: self.scenario.threads,
             memory_mib: self.scenario.memory_mib,
             mode: self.mode,
+            instruction_ns: self.scenario.instruction_ns,
             arguments: &orders.to_arguments(),
             console,
             disk: self.assets.disk.as_deref(),

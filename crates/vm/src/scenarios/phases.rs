@@ -27,6 +27,7 @@ pub const ALL: &[Scenario] = &[
             pause, and the pair waits for the hog at most a millisecond at a time",
         cpus: Some(1),
         exact: true,
+        instruction_ns: 1,
         once: true,
         run: batch_starvation,
         ..USUAL

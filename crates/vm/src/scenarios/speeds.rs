@@ -119,7 +119,7 @@ fn urgent_cpus(guest: &Guest) -> Result<()> {
     metronome::stop(guest.cpus)?;
     expect_printed(&scheduler, "CPUs have changed: urgent tasks prefer 0-1", FOLLOWS_WITHIN)?;
     sleep(NEXT_ROUND);
-    metronome::start(guest.cpus)?;
+    metronome::start(guest.cpus, guest.instruction_ns)?;
     let permille = permille_outside(&scheduler, &LIGHT, FIRST_TWO, WINDOW)?;
     report::note(format!("after the change {permille}"));
     ensure!(permille <= STRAYS_MAX_PERMILLE, "{permille} of 1000 units on CPUs that became slow");

@@ -31,7 +31,7 @@ fn stranger(guest: &Guest) -> Result<()> {
     let missing = "run `cargo test --release -p scx_pandemonium_user --test stranger` first";
     ensure!(Path::new("/bin").join(program).exists(), "there is no stranger's program: {missing}");
     let orders = Orders { scheduler: program.into(), ..guest.orders.clone() };
-    let guest = &Guest { orders, cpus: guest.cpus };
+    let guest = &Guest { orders, ..*guest };
     let scheduler = Scheduler::start(guest, &["--record", FILE])?;
     let mut plan = vec![Kind::Hog; 2 * guest.cpus];
     plan.extend([Kind::Sleeper { pause_us: 3_000 }, Kind::PipePair, Kind::Forker]);

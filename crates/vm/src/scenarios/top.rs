@@ -31,6 +31,8 @@ pub const ALL: &[Scenario] = &[Scenario {
     cpus: Some(2),
     limit_s: 90,
     exact: true,
+    // The cost is counted in instructions.
+    instruction_ns: 1,
     once: true,
     run: watching,
     ..USUAL
