@@ -19,8 +19,8 @@ const PIECE_MAX: usize = 64;
 /// Most random bytes.
 const RANDOM_MAX: usize = 512;
 
-/// For so long each target is tried: all of them for two minutes.
-const TRIED_FOR: Duration = Duration::from_secs(8);
+/// For so long each target is tried: all of them for a minute.
+const TRIED_FOR: Duration = Duration::from_secs(4);
 
 /// One change of an input.
 #[derive(Clone, Debug)]
