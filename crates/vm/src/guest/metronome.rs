@@ -41,9 +41,8 @@ const PERIODIC: u64 = 1 << 3;
 const SET_FIRST: u64 = 1 << 6;
 const UNUSED_PIN: u64 = 23 << 9;
 
-/// Times between two expiries in turn, for up to two CPUs and for more, where an instruction takes a
-/// nanosecond. Where it takes more the times are as many times longer: an expiry every so many
-/// instructions. They were found by trying
+/// Times between two expiries in turn, for up to two CPUs and for more, where an instruction takes
+/// one nanosecond. Where it takes more they are as many times longer. They were found by trying
 /// patterns in a model of QEMU's loop, which agrees with the shares of hogs bound to one CPU each:
 /// a half each of two CPUs, and 0.29, 0.24, 0.25 and 0.22 of the instructions on four. With an
 /// expiry every 20 us the shares were 0.62 and 0.38, and 0.14, 0.14, 0.39 and 0.33. Shorter times
