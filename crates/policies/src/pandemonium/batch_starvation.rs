@@ -15,6 +15,7 @@
 //! compute for a few milliseconds. Then the tasks that use most become over share too. While Batch
 //! still starves, tasks that use less follow.
 
+use core::num::NonZeroU8;
 use pandemonium_engine::task::{Cause, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 
@@ -29,8 +30,9 @@ const SINCE_MAX: Span = Span::from_millis(1_024);
 /// most of the machine as long as some of it remains for Batch.
 const STARVING: u64 = 8;
 /// In the first window in which Batch starves, a task becomes over share above a fair share, in the
-/// second above half of one, and from the third on above a fair share divided by this; it stays so
-/// down to half of the latter. Chosen: four such tasks together use a fair share.
+/// second above half of one, and from the third on above a fair share divided by this. While Batch
+/// starves it stays so down to half of the latter, and then down to half of what it was above.
+/// Chosen: four such tasks together use a fair share.
 const OVER_SHARE: u64 = 4;
 
 /// Very many are more than this many for each CPU. Chosen: as many as no desktop has busy at once.
@@ -41,6 +43,9 @@ const MANY_MIN: u64 = VERY_MANY;
 /// A task that takes less than a CPU divided by this never is over share as one of very many.
 /// Chosen: 0.2 %, far above a clock on the screen.
 const MANY_MAX: u64 = 500;
+
+/// A part of a fair share: one divided by this.
+pub type Part = NonZeroU8;
 
 /// What a message tells about the CPU time of its task.
 #[derive(Clone, Copy, Debug)]
@@ -156,21 +161,26 @@ impl BatchStarvation {
     }
 
     /// Whether a task of this tier that uses `taken` of `whole`, the time of one CPU, is over
-    /// share. `before` is the previous result for this task.
+    /// share, and above which part of one it became so. `before` is the previous result for this
+    /// task.
     pub fn over_share(
         &self,
         now: Stamp,
-        before: bool,
+        before: Option<Part>,
         tier: Tier,
         (taken, whole): (u64, u64),
-    ) -> bool {
+    ) -> Option<Part> {
+        let active = self.active(now);
         let (parts, parts_of_many) = match before {
-            true => (2 * OVER_SHARE, 2 * self.parts_of_many),
-            false => (self.parts, self.parts_of_many),
+            None => (self.parts, self.parts_of_many),
+            Some(_) if active => (2 * OVER_SHARE, 2 * self.parts_of_many),
+            Some(part) => (2 * u64::from(part.get()), 2 * self.parts_of_many),
         };
         let is_one_of_many = tier != Tier::LatCritical && taken * parts_of_many > whole;
         let takes_much = taken * little(tier) >= whole && self.exceeds((taken, whole), parts);
-        (before || self.active(now)) && (takes_much || is_one_of_many)
+        let is_over = (before.is_some() || active) && (takes_much || is_one_of_many);
+        // While Batch starves the parts are 1 to 4.
+        before.or_else(|| Part::new(self.parts as u8)).filter(|_| is_over)
     }
 }
 
@@ -193,6 +203,7 @@ mod tests {
     use std::vec::Vec;
 
     const HALF: (u64, u64) = (1, 2);
+    const QUARTER: Option<Part> = Part::new(4);
     const MIDDLE: Tier = Tier::Interactive;
 
     fn at(ms: u64) -> Stamp {
@@ -276,10 +287,10 @@ mod tests {
     fn a_task_is_over_share_above_a_quarter_of_a_share_and_down_to_an_eighth() {
         let batch_starvation = second_of(Span::ZERO);
         let now = at(1_000);
-        assert!(batch_starvation.over_share(now, false, MIDDLE, HALF));
-        assert!(!batch_starvation.over_share(now, false, MIDDLE, (1, 9)));
-        assert!(batch_starvation.over_share(now, true, MIDDLE, (1, 9)));
-        assert!(!batch_starvation.over_share(now, true, MIDDLE, (1, 17)));
+        assert!(batch_starvation.over_share(now, None, MIDDLE, HALF).is_some());
+        assert!(batch_starvation.over_share(now, None, MIDDLE, (1, 9)).is_none());
+        assert!(batch_starvation.over_share(now, QUARTER, MIDDLE, (1, 9)).is_some());
+        assert!(batch_starvation.over_share(now, QUARTER, MIDDLE, (1, 17)).is_none());
     }
 
     #[test]
@@ -290,7 +301,8 @@ mod tests {
         for window in 1..=4 {
             lost_cpu(&mut batch_starvation, window * 256, Span::from_millis(256), Span::ZERO);
             let now = at(window * 256);
-            let of = |percent| batch_starvation.over_share(now, false, MIDDLE, (percent, 100));
+            let of =
+                |percent| batch_starvation.over_share(now, None, MIDDLE, (percent, 100)).is_some();
             enter.push([of(90), of(40), of(20), of(10)].iter().filter(|over| **over).count());
         }
         assert_eq!(enter, [1, 2, 3, 3]);
@@ -302,8 +314,9 @@ mod tests {
         for turn in 0..4_000 {
             lost_cpu(&mut batch_starvation, turn / 4, Span::from_millis(1_024), Span::ZERO);
         }
-        let over_share =
-            |tier, parts| batch_starvation.over_share(at(1_000), true, tier, (parts, 1_000));
+        let over_share = |tier, parts| {
+            batch_starvation.over_share(at(1_000), QUARTER, tier, (parts, 1_000)).is_some()
+        };
         assert!(over_share(MIDDLE, 20) && !over_share(MIDDLE, 19));
         assert!(over_share(Tier::LatCritical, 125) && !over_share(Tier::LatCritical, 124));
     }
@@ -311,8 +324,21 @@ mod tests {
     #[test]
     fn without_starvation_no_task_becomes_over_share() {
         let batch_starvation = second_of(Span::from_millis(10));
-        assert!(!batch_starvation.over_share(at(1_000), false, MIDDLE, HALF));
-        assert!(batch_starvation.over_share(at(1_000), true, MIDDLE, HALF));
+        assert!(batch_starvation.over_share(at(1_000), None, MIDDLE, HALF).is_none());
+        assert!(batch_starvation.over_share(at(1_000), QUARTER, MIDDLE, HALF).is_some());
+    }
+
+    /// Two tasks contend for the CPU.
+    #[test]
+    fn without_starvation_a_task_stays_over_share_down_to_half_of_what_it_was_above() {
+        let batch_starvation = second_of(Span::from_millis(10));
+        for (part, least) in [(1, 25), (2, 12), (4, 6)] {
+            let over_share = |percent| {
+                let takes = (percent, 100);
+                batch_starvation.over_share(at(1_000), Part::new(part), MIDDLE, takes).is_some()
+            };
+            assert!(over_share(least + 1) && !over_share(least), "1/{part}");
+        }
     }
 
     /// One CPU, on which a hog waits and `number` Interactive tasks take all of it together, for so
@@ -336,21 +362,23 @@ mod tests {
     fn of_very_many_tasks_those_that_take_most_become_over_share() {
         let (late, takes) = (at(12 * 256), |percent| (percent, 100));
         let few = beside_many(VERY_MANY, 12);
-        assert!(!few.over_share(late, false, MIDDLE, takes(1)), "{few:?}");
+        assert!(few.over_share(late, None, MIDDLE, takes(1)).is_none(), "{few:?}");
         for (windows, over) in [(3, [false; 3]), (5, [true, false, false]), (12, [true; 3])] {
             let many = beside_many(200, windows);
             let now = at(windows * 256);
-            let of = |percent| many.over_share(now, false, MIDDLE, takes(percent));
+            let of = |percent| many.over_share(now, None, MIDDLE, takes(percent)).is_some();
             assert_eq!([6, 2, 1].map(of), over, "{many:?}");
-            assert!(!many.over_share(now, false, Tier::LatCritical, takes(6)));
+            assert!(many.over_share(now, None, Tier::LatCritical, takes(6)).is_none());
         }
-        assert!(!beside_many(200, 40).over_share(at(40 * 256), false, MIDDLE, (1, 600)));
+        assert!(beside_many(200, 40).over_share(at(40 * 256), None, MIDDLE, (1, 600)).is_none());
     }
 
     #[test]
     fn the_limit_for_very_many_tasks_rises_when_batch_no_longer_starves() {
         let mut many = beside_many(200, 12);
-        let of = |many: &BatchStarvation, end| many.over_share(at(end), true, MIDDLE, (1, 100));
+        let of = |many: &BatchStarvation, end| {
+            many.over_share(at(end), QUARTER, MIDDLE, (1, 100)).is_some()
+        };
         assert!(of(&many, 12 * 256));
         for window in 13..30 {
             lost_cpu(&mut many, window * 256, Span::from_millis(256), Span::from_millis(128));

@@ -10,6 +10,7 @@
 //! tier = score, then clamped by each rule of RULES in turn; the last that changes it is the reason
 //! ```
 
+use super::batch_starvation::Part;
 use super::behaviour::{Behaviour, FRAME};
 use crate::knobs::Knobs;
 use alloc::vec::Vec;
@@ -58,9 +59,9 @@ pub struct Classification {
     pub name: Name,
     /// It has run for so long without a sleep that it is Batch until it sleeps.
     pub cpu_bound: bool,
-    /// It takes more than its share while Batch starves
+    /// It takes more than this part of its share while Batch starves
     /// ([`batch_starvation`](super::batch_starvation)).
-    pub over_share: bool,
+    pub over_share: Option<Part>,
     /// It takes much of what urgent tasks take, which is most of the machine
     /// ([`crowd`](super::crowd)).
     pub in_crowd: bool,
@@ -142,7 +143,7 @@ const RULES: [Rule; 14] = [
     },
     Rule {
         says: "it takes a large part of the machine while tasks that compute get next to nothing",
-        demands: |it, _| batch(it.knobs.rules.batch_starvation && it.now.over_share),
+        demands: |it, _| batch(it.knobs.rules.batch_starvation && it.now.over_share.is_some()),
     },
     Rule {
         says: "it is one of the tasks that wake up often and take most of the machine",
