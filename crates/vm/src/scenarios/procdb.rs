@@ -17,8 +17,9 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "procdb",
         about: "the second run knows a program that the first run learned, by its name; a killed \
-            worker loses little",
+            worker loses little. In exact mode: a host that stops a CPU changes what is learned",
         limit_s: 180,
+        exact: true,
         once: true,
         run: learns_and_knows,
         ..USUAL
