@@ -75,27 +75,6 @@ fn a_hog_lives_beside_a_pair_that_never_sleeps_for_long() {
     assert!(orders.0 > 2.0 * orders_alone.0, "work: {orders:?}, {orders_alone:?}");
 }
 
-/// The tasks of a pair work for so long between their messages, beside a hog on one CPU. As Batch
-/// tasks both wait for a whole slice of the hog every few messages. They took just enough to stay
-/// Batch then, together a tenth of the CPU.
-#[test]
-fn a_pair_that_works_between_its_messages_is_not_batch_for_good() {
-    let file = std::env::temp_dir().join(format!("pandemonium-pair-{}.toml", std::process::id()));
-    for work_us in [10, 20, 30] {
-        let workload = format!(
-            "name = 'pair'\nabout = 'a pair beside a hog'\nduration_ms = 8000\n\
-             [[task]]\nname = 'hog'\nkind = 'burn'\n\
-             [[task]]\nname = 'pair'\nkind = 'pipe'\nwork_us = {work_us}\n"
-        );
-        std::fs::write(&file, workload).unwrap();
-        let tables = tables(&["run", file.to_str().unwrap(), "-n", "1", "-p", "pandemonium"]);
-        let work = |row: usize| tables[2]["rows"][row]["work"].as_f64().unwrap();
-        let (hog, pair) = (work(0), work(1));
-        assert!(hog > 0.25 && pair > 0.25, "{work_us} us: hog {hog}, pair {pair}");
-    }
-    std::fs::remove_file(&file).unwrap();
-}
-
 /// Two rings fill the machine. At the start an audio client falls behind, works without a sleep and
 /// becomes Batch: it catches up, although each urgent task preempts it.
 #[test]

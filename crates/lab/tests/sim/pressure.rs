@@ -191,6 +191,34 @@ fn a_ring_that_fills_a_cpu_leaves_a_hog_its_share() {
     }
 }
 
+/// The tasks of a pair work for so long between their messages, beside a hog on one CPU. As Batch
+/// tasks both wait for a whole slice of the hog every few messages. They took just enough to stay
+/// Batch then, together a tenth of the CPU.
+#[test]
+fn a_pair_that_works_between_its_messages_is_not_batch_for_good() {
+    for work_us in [10, 20, 30] {
+        let workload = format!(
+            r#"
+            name = "pair"
+            about = "a pair beside a hog"
+            duration_ms = 8000
+            [[task]]
+            name = "hog"
+            kind = "burn"
+            [[task]]
+            name = "pair"
+            kind = "pipe"
+            work_us = {work_us}
+            "#
+        );
+        let outcome = eight_seconds_of(&workload, 1).expect("no task waits for too long");
+        let [hog, pair] = &outcome.groups[..] else { unreachable!("two groups") };
+        let part = |work| work as f64 / outcome.window.as_nanos() as f64;
+        let (hog, pair) = (part(hog.work), part(pair.work));
+        assert!(hog > 0.25 && pair > 0.25, "{work_us} us: hog {hog}, pair {pair}");
+    }
+}
+
 #[test]
 #[ignore = "minutes: cargo test --release --workspace --test sim a_day -- --ignored --nocapture"]
 fn a_day_of_a_light_desktop_takes_no_more_memory_than_half_a_day() {
