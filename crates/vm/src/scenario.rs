@@ -66,5 +66,6 @@ pub const USUAL: Scenario = Scenario {
     run: |_| Ok(()),
 };
 
-/// The same for scenarios whose figures are published: of a CPU of 1 GHz.
-pub const FIGURES: Scenario = Scenario { instruction_ns: 1, ..USUAL };
+/// Defaults for a scenario in which each instruction must take 1 ns: its figures are published, or
+/// its bounds depend on it.
+pub const FULL_SPEED: Scenario = Scenario { instruction_ns: 1, ..USUAL };

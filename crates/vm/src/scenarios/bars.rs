@@ -8,7 +8,7 @@ use crate::guest::load::{Kind, Load};
 use crate::guest::probe::Samples;
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, burst, clock, frames, quiet, report, round_trips, wakeups};
-use crate::scenario::{FIGURES, Scenario};
+use crate::scenario::{FULL_SPEED, Scenario};
 use anyhow::{Context, Result, ensure};
 use std::sync::Mutex;
 use std::thread::sleep;
@@ -18,7 +18,7 @@ pub const BARS: Scenario = Scenario {
     name: "bars",
     about: "every workload of the bars, under the kernel's own scheduler and under ours",
     run,
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 /// Enough wakeups that p99.9 is not a single one.

@@ -5,7 +5,7 @@
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, kernel, quiet, report, wakeups};
-use crate::scenario::{FIGURES, Scenario};
+use crate::scenario::{FULL_SPEED, Scenario};
 use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ pub const DEMO: Scenario = Scenario {
     name: "demo",
     about: "the same load under the kernel's own scheduler and under ours",
     run,
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 fn run(guest: &Guest) -> Result<()> {

@@ -10,7 +10,7 @@ use crate::guest::crowd::{Crowd, Life};
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::{OURS, Scheduler};
 use crate::guest::{Guest, kernel, report, wakeups};
-use crate::scenario::{FIGURES, Scenario};
+use crate::scenario::{FULL_SPEED, Scenario};
 use anyhow::Result;
 use std::thread::sleep;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub const FAULTS: Scenario = Scenario {
     limit_s: 900,
     exact: true,
     run: faults,
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 /// How long wakeups are measured, in seconds: longer than each fault.

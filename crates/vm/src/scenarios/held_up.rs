@@ -6,7 +6,7 @@ use super::hotplug;
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, family, kernel, probe::Samples, report, wakeups, watch};
-use crate::scenario::{FIGURES, Scenario, USUAL};
+use crate::scenario::{FULL_SPEED, Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
 use std::cell::RefCell;
 use std::thread::sleep;
@@ -131,7 +131,7 @@ pub const STALLED_4_CPUS: Scenario = Scenario {
     exact: true,
     once: true,
     run: stalled,
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 /// By name only: `traced` shows the same on two CPUs.
@@ -153,7 +153,7 @@ pub const STALLED_60: Scenario = Scenario {
     exact: true,
     once: true,
     run: stalled_60,
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 pub const STALLED_60_1_CPU: Scenario =

@@ -9,7 +9,7 @@ use crate::guest::scheduler::Scheduler;
 use crate::guest::statistics::Statistics;
 use crate::guest::witness::Witness;
 use crate::guest::{Guest, kernel, report, watch};
-use crate::scenario::{FIGURES, Scenario, USUAL};
+use crate::scenario::{FULL_SPEED, Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ pub const HOTPLUG_100: Scenario = Scenario {
     cpus: Some(2),
     limit_s: 3_600,
     run: hotplug_100,
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 /// The worker may load beside hogs: 3.6 s in exact mode, and in fast mode three times as long.

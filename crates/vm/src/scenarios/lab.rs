@@ -8,7 +8,7 @@ use crate::guest::scheduler::{self, Scheduler};
 use crate::guest::{Guest, kernel, quiet, report};
 use crate::lab::{self, Sender};
 use crate::protocol::Mode;
-use crate::scenario::{FIGURES, Scenario, USUAL};
+use crate::scenario::{FULL_SPEED, Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::fs;
@@ -24,7 +24,7 @@ pub const LAB: Scenario = Scenario {
     name: "lab",
     about: "`bench run` with the arguments that the host has sent",
     run: measure,
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 pub const ALL: &[Scenario] = &[
@@ -65,7 +65,7 @@ pub const BENCH_TRUST: Scenario = Scenario {
     exact: true,
     once: true,
     run: trust,
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 /// The same scheduler under another name, and one that decides late.

@@ -7,7 +7,7 @@ use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::statistics::Statistics;
 use crate::guest::{Guest, kernel, report, wakeups};
-use crate::scenario::{FIGURES, Scenario, USUAL};
+use crate::scenario::{FULL_SPEED, Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub const KERNEL_CHECK: Scenario = Scenario {
     name: "kernel-check",
     about: "the kernel loads the scheduler",
     run: |guest| Scheduler::start(guest, &[]).map(drop),
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 pub const ALL: &[Scenario] = &[

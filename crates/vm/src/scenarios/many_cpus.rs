@@ -6,7 +6,7 @@ use crate::guest::load::{Kind, Load};
 use crate::guest::memory::{Memory, RESIDENT_MAX};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, report, wakeups, watch};
-use crate::scenario::{FIGURES, Scenario, USUAL};
+use crate::scenario::{FULL_SPEED, Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::thread::sleep;
@@ -31,7 +31,7 @@ pub const MANY_CPUS: Scenario = Scenario {
     cpus: Some(72),
     limit_s: 1_800,
     run: many_cpus,
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 /// The first CPU of the domain, which lies beyond the first 64.

@@ -5,7 +5,7 @@
 
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, report};
-use crate::scenario::{Scenario, USUAL};
+use crate::scenario::{FULL_SPEED, Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::process::{Command, Stdio};
@@ -27,10 +27,9 @@ pub const ALL: &[Scenario] = &[
             pause, and the pair waits for the hog at most a millisecond at a time",
         cpus: Some(1),
         exact: true,
-        instruction_ns: 1,
         once: true,
         run: batch_starvation,
-        ..USUAL
+        ..FULL_SPEED
     },
 ];
 

@@ -20,7 +20,7 @@ use crate::guest::probe::Samples;
 use crate::guest::scheduler::Scheduler;
 use crate::guest::witness::Witness;
 use crate::guest::{Guest, kernel, report, swap, wakeups, watch};
-use crate::scenario::{FIGURES, Scenario, USUAL};
+use crate::scenario::{FULL_SPEED, Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub const OUT_OF_MEMORY: Scenario = Scenario {
     limit_s: 180,
     swap_mib: 256,
     run: out_of_memory,
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 pub const RUNNABLE_10000: Scenario = Scenario {
@@ -67,7 +67,7 @@ pub const RUNNABLE_10000: Scenario = Scenario {
     limit_s: 300,
     exact: true,
     run: runnable,
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 pub const THREADS_32768: Scenario = Scenario {
@@ -78,7 +78,7 @@ pub const THREADS_32768: Scenario = Scenario {
     memory_mib: 4_096,
     limit_s: 240,
     run: threads,
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 pub const SHORT_TASKS: Scenario = Scenario {
@@ -86,7 +86,7 @@ pub const SHORT_TASKS: Scenario = Scenario {
     about: "100,000 processes, each forked to exit at once",
     limit_s: 600,
     run: |guest| short_tasks(guest, 100_000),
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 pub const SHORT_TASKS_1000000: Scenario = Scenario {
@@ -94,7 +94,7 @@ pub const SHORT_TASKS_1000000: Scenario = Scenario {
     about: "a million of them",
     limit_s: 6_000,
     run: |guest| short_tasks(guest, 1_000_000),
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 pub const CLOCK_JUMP: Scenario = Scenario {
@@ -104,7 +104,7 @@ pub const CLOCK_JUMP: Scenario = Scenario {
     limit_s: 240,
     exact: true,
     run: clock_jump,
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 pub const TEN_MINUTES: Scenario = Scenario {
@@ -114,7 +114,7 @@ pub const TEN_MINUTES: Scenario = Scenario {
         wakeups is at most 50 ms above that of real-time tasks, and the longest 200 ms",
     limit_s: 10 * 60 + 900,
     run: |guest| for_minutes(guest, 10),
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 pub const ONE_HOUR: Scenario = Scenario {
@@ -122,7 +122,7 @@ pub const ONE_HOUR: Scenario = Scenario {
     about: "the same for an hour",
     limit_s: 90 * 60,
     run: |guest| for_minutes(guest, 60),
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ use crate::guest::load::{Kind, Load, mix};
 use crate::guest::memory::{self, Memory};
 use crate::guest::scheduler::{self, Scheduler};
 use crate::guest::{Guest, clock, report, watch};
-use crate::scenario::{FIGURES, Scenario, USUAL};
+use crate::scenario::{FULL_SPEED, Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
 use std::fmt;
 use std::os::unix::process::CommandExt;
@@ -49,7 +49,7 @@ pub const RECORD_COST: Scenario = Scenario {
     exact: true,
     once: true,
     run: record_cost,
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 const LAB: &str = "/bin/pandemonium_lab";

@@ -8,7 +8,7 @@ use crate::guest::load::{self, Kind, Load};
 use crate::guest::scheduler::{self, Scheduler};
 use crate::guest::terminal::Terminal;
 use crate::guest::{Guest, report, watch};
-use crate::scenario::{Scenario, USUAL};
+use crate::scenario::{FULL_SPEED, Scenario};
 use anyhow::{Context, Result, ensure};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -31,11 +31,10 @@ pub const ALL: &[Scenario] = &[Scenario {
     cpus: Some(2),
     limit_s: 90,
     exact: true,
-    // The cost is counted in instructions.
-    instruction_ns: 1,
     once: true,
     run: watching,
-    ..USUAL
+    // The cost is counted in instructions.
+    ..FULL_SPEED
 }];
 
 /// Expects the list to have a hog, which computes, and a sleeper, which wakes up every 3 ms.

@@ -8,7 +8,7 @@ use crate::guest::scheduler::Scheduler;
 use crate::guest::statistics::Statistics;
 use crate::guest::witness::Witness;
 use crate::guest::{Guest, report, wakeups, watch};
-use crate::scenario::{FIGURES, Scenario};
+use crate::scenario::{FULL_SPEED, Scenario};
 use anyhow::{Context, Result, bail, ensure};
 use std::fmt;
 use std::fs::{self, Permissions};
@@ -30,7 +30,7 @@ pub const UPGRADE: Scenario = Scenario {
     exact: true,
     once: true,
     run: |guest| upgrade(guest, 1, Some(PAUSE_US)),
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 /// Runs by name only: `suite --only upgrade-100`.

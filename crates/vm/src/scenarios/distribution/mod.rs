@@ -15,7 +15,7 @@ mod sandbox;
 mod service;
 
 use crate::guest::{Guest, report};
-use crate::scenario::{FIGURES, Scenario};
+use crate::scenario::{FULL_SPEED, Scenario};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
@@ -37,7 +37,7 @@ pub const DISTRIBUTION: Scenario = Scenario {
     limit_s: 3_600,
     distribution: true,
     run,
-    ..FIGURES
+    ..FULL_SPEED
 };
 
 /// One thing that a user does, and what must hold then.
