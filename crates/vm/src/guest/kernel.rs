@@ -48,6 +48,12 @@ pub fn wait_for_state(wanted: &str, limit: Duration) -> Result<()> {
     }
 }
 
+/// Whether the kernel has a function of this name.
+pub fn has_symbol(name: &str) -> Result<bool> {
+    let symbols = read("/proc/kallsyms")?;
+    Ok(symbols.lines().any(|line| line.split(' ').nth(2) == Some(name)))
+}
+
 /// Whether sched_ext tasks get a share of a CPU on which ordinary tasks never sleep.
 pub fn guarantees_sched_ext_a_share() -> bool {
     fs::metadata(SHARES).is_ok()

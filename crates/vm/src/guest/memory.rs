@@ -5,8 +5,11 @@
 use super::report;
 use super::scheduler::Scheduler;
 use anyhow::{Context, Result, ensure};
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 
+/// The kernel's type information.
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// Most memory of the worker while there are less than 4,000 tasks, in KiB.
 pub const RESIDENT_MAX: u64 = 48 << 10;
 
@@ -59,11 +62,28 @@ impl Memory {
         Ok(())
     }
 
+    /// Besides the copy of the kernel's types that libbpf may need.
     pub fn expect_at_most(&self, limit: u64) -> Result<()> {
+        let limit = limit + copied_types()?;
         ensure!(
             self.resident <= limit && self.locked <= limit,
             "more than {limit} KiB are resident or locked: {self:?}"
         );
         Ok(())
     }
+}
+
+/// How much a copy of the kernel's types takes, in KiB. Since Linux 6.16 they can be mapped, and
+/// libbpf copies nothing.
+fn copied_types() -> Result<u64> {
+    let file = File::open(TYPES).with_context(|| format!("opening {TYPES}"))?;
+    let size = file.metadata().with_context(|| format!("asking for the size of {TYPES}"))?.len();
+    // SAFETY: a mapping of its own, which is not read.
+    let is_mapped = unsafe {
+        let (length, any) = (size as usize, std::ptr::null_mut());
+        let (read, own) = (libc::PROT_READ, libc::MAP_PRIVATE);
+        let at = libc::mmap(any, length, read, own, file.as_raw_fd(), 0);
+        at != libc::MAP_FAILED && libc::munmap(at, length) == 0
+    };
+    Ok(if is_mapped { 0 } else { size.div_ceil(1 << 10) })
 }

@@ -270,14 +270,26 @@ impl Scheduler {
     }
 
     /// Kills the worker process, as the kernel does when memory runs out, and demands the kernel's
-    /// own scheduler within the limit.
-    pub fn end_by_killed_worker(mut self, limit: Duration) -> Result<Ended> {
+    /// own scheduler within the limit. Its main process starts another one soon.
+    pub fn kill_worker(&self, limit: Duration) -> Result<()> {
         let start = Instant::now();
         // SAFETY: a plain system call.
         ensure!(unsafe { libc::kill(self.worker()?, libc::SIGKILL) } == 0, "the worker has ended");
         kernel::wait_for_state("disabled", limit).context("after its worker was killed")?;
         report::note(format!("the kernel's own again after {} ms", start.elapsed().as_millis()));
-        self.wait_for_end(EXIT_LIMIT)
+        Ok(())
+    }
+
+    /// Waits until it is in charge. Returns how long that took.
+    pub fn wait_for_charge(&self, limit: Duration) -> Result<Duration> {
+        let start = Instant::now();
+        while let Err(why) = self.expect_in_charge() {
+            if start.elapsed() > limit {
+                return Err(why.context(format!("not in charge after {} s", limit.as_secs())));
+            }
+            std::thread::sleep(GLANCE);
+        }
+        Ok(start.elapsed())
     }
 
     /// The worker process: the only child of the supervisor.

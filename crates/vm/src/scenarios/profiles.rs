@@ -9,7 +9,7 @@ use crate::guest::probe::{Probe, Samples};
 use crate::guest::scheduler::{self, Scheduler};
 use crate::guest::statistics::{self, Connection, expect_tuned, tune_request};
 use crate::guest::{Guest, clock, frames, report, wakeups};
-use crate::scenario::{Scenario, USUAL};
+use crate::scenario::{FULL_SPEED, Scenario};
 use anyhow::{Context, Result, ensure};
 use std::ffi::CStr;
 use std::fmt;
@@ -27,7 +27,7 @@ pub const ALL: &[Scenario] = &[Scenario {
     exact: true,
     once: true,
     run: profiles,
-    ..USUAL
+    ..FULL_SPEED
 }];
 
 /// The name of the hog that a rule is about.
