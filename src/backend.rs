@@ -224,7 +224,7 @@ impl<'cb> KernelPort<'cb> {
             here: CpuId::new(unsafe { libc::sched_getcpu() }),
             idle,
             busy,
-            passed: counts.passed,
+            order_deficit: counts.order_deficit,
             queued: counts.queued,
         };
     }

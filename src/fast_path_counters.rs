@@ -251,6 +251,13 @@ pub mod tests {
         counters
     }
 
+    /// A row with these events and nothing else.
+    pub fn with_events(events: &[(Event, u64)]) -> FastPathCounters {
+        let mut counters = FastPathCounters::default();
+        events.iter().for_each(|&(event, count)| counters.0[EVENTS + event as usize] = count);
+        counters
+    }
+
     #[test]
     fn every_counter_is_read_from_its_own_place() {
         let ms = Span::from_millis;

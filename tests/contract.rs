@@ -3,6 +3,7 @@
 //! Numbers that C and Rust both state are equal. A difference does not compile.
 
 use pandemonium_engine::Limits;
+use pandemonium_policies::SLEEP_LONG;
 use pandemonium_sim::machine::limits as sim;
 
 /// What bindgen reads in `src/bpf/fast_path.h`.
@@ -44,6 +45,7 @@ const _: () = assert!(sim::TURN == fast_path::fp_times_FP_TURN_NS as u64);
 const _: () = assert!(sim::TURN_BITS == fast_path::fp_limits_FP_TURN_BITS);
 const _: () = assert!(sim::RECHECKS == fast_path::fp_limits_FP_RECHECKS);
 const _: () = assert!(sim::SLEEP_LONG == fast_path::fp_times_FP_SLEEP_LONG_NS as u64);
+const _: () = assert!(SLEEP_LONG.as_nanos() == fast_path::fp_times_FP_SLEEP_LONG_NS as u64);
 const _: () = assert!(sim::SOON == fast_path::fp_times_FP_SOON_NS as u64);
 const _: () = assert!(sim::CROWD == fast_path::fp_limits_FP_CROWD);
 const _: () = assert!(sim::CROWD_LEAD == fast_path::fp_times_FP_CROWD_LEAD_NS as u64);
@@ -73,6 +75,8 @@ const _: () = assert!(sim::WAKEUP_LEAD == backend::patch_default_times_PATCH_WAK
 const _: () = assert!(sim::WAKEUP_LEAD == 8 * sim::DEFAULT_SLICE, "eight slices");
 const _: () = assert!(sim::STALL_CHECK == backend::patch_default_times_PATCH_CHECK_NS as u64);
 const _: () = assert!(sim::STALL_CHECKS == backend::patch_checks_PATCH_CHECKS);
+const STALL: u64 = sim::STALL_CHECK * sim::STALL_CHECKS as u64;
+const _: () = assert!(pandemonium_engine::fates::STALL.as_nanos() == STALL);
 
 // ---- What only the backend's program says ----
 

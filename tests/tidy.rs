@@ -59,7 +59,8 @@ fn long_modules(tree: &Tree) -> Vec<String> {
             "main.rs" => (lines.iter().filter(is_code).count(), MAIN_LINES_MAX),
             _ => (lines.len(), MODULE_LINES_MAX),
         };
-        let is_long = file.is_rust() && !file.is_test() && lines > max;
+        let is_module = file.is_rust() || file.is_bpf();
+        let is_long = is_module && !file.is_test() && lines > max;
         is_long.then(|| format!("has {lines} lines, the limit is {max}"))
     })
 }
@@ -132,11 +133,14 @@ fn modules_are_short() {
         &[
             &[("src/a.rs", &format!("{tests}{full}f();\n"))],
             &[("crates/a/src/main.rs", &format!("{main}f();\n"))],
+            &[("src/bpf/a.bpf.c", &format!("{full}f();\n"))],
+            &[("src/bpf/patches/a.h", &format!("{full}f();\n"))],
         ],
         &[
             ("src/a.rs", &format!("{full}{tests}")),
             ("src/main.rs", &format!("//! Text\n\n{main}")),
             ("crates/a/tests/b.rs", &format!("{full}f();\n")),
+            ("src/bpf/a.h", &full),
         ],
     );
 }
@@ -177,6 +181,11 @@ fn no_file_is_big() {
 impl File {
     fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
+    }
+
+    /// Whether it is C for the kernel.
+    fn is_bpf(&self) -> bool {
+        self.path.starts_with("src/bpf/") && self.is_source()
     }
 
     fn is_script(&self) -> bool {

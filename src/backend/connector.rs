@@ -26,6 +26,19 @@ macro_rules! scx_ops_load {
     }};
 }
 
+/// Handles signals as the connector wants it. This name hides that of the library. A worker that is
+/// stuck in a round sees no flag, and without its supervisor no other process would end it.
+mod ctrlc {
+    pub(super) fn set_handler(
+        mut handler: impl FnMut() + Send + 'static,
+    ) -> Result<(), ::ctrlc::Error> {
+        ::ctrlc::set_handler(move || {
+            handler();
+            crate::process::end_if_stuck();
+        })
+    }
+}
+
 include!(concat!(env!("OUT_DIR"), "/src/bpf.rs"));
 
 impl BpfScheduler<'_> {

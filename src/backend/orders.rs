@@ -72,7 +72,7 @@ pub(super) fn add_facts(bss: &mut types::bss, pid: Pid, facts: &mut Facts) {
 
 /// Publishes the bounds, and which tasks wait for a decision; `None` to execute no order.
 pub(super) fn publish(bss: &mut types::bss, bounds: Option<&Bounds>) {
-    let passed = counts(bss).passed;
+    let deficit = counts(bss).order_deficit;
     let shared = &raw mut bss.order_bounds;
     // SAFETY: points into live memory. The backend reads each field by itself, and any mix of old
     // and new ones is valid.
@@ -84,7 +84,8 @@ pub(super) fn publish(bss: &mut types::bss, bounds: Option<&Bounds>) {
         (&raw mut (*shared).epoch).write_volatile(bounds.epoch);
         let waiting = bounds.waiting.map_or(0, occupant);
         (&raw mut (*shared).waiting).write_volatile(waiting);
-        (&raw mut (*shared).passed_max).write_volatile(passed.wrapping_add(bounds.passes));
+        let deficit_max = deficit.wrapping_add(bounds.deficit_left);
+        (&raw mut (*shared).deficit_max).write_volatile(deficit_max);
     }
 }
 
@@ -102,8 +103,8 @@ pub(super) fn rest(bss: &mut types::bss, waiting: Option<Tier>) {
 /// What the view of the machine says of decided tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Orders executed while Batch work waited.
-    pub(super) passed: u32,
+    /// The deficit that orders made so far: those executed while Batch work waited.
+    pub(super) order_deficit: u32,
     /// Tasks in the shared queue.
     pub(super) queued: u32,
 }
@@ -113,7 +114,7 @@ pub(super) fn counts(bss: &types::bss) -> Counts {
     // SAFETY: references to live memory, read as volatile because the kernel writes it.
     unsafe {
         Counts {
-            passed: (&raw const bss.order_passed).read_volatile(),
+            order_deficit: (&raw const bss.order_deficit).read_volatile(),
             queued: (&raw const bss.patch_decided).read_volatile(),
         }
     }
@@ -136,8 +137,8 @@ pub struct OrderCounters {
 
 pub(super) fn counters(bss: &types::bss) -> OrderCounters {
     let sum = |event: u32| {
-        let of = |cpu: &types::order_cpu| cpu.events[event as usize];
-        bss.order_cpus[..*scx_utils::NR_CPU_IDS].iter().map(of).sum()
+        let of = |cpu: &types::backend_cpu| cpu.events[event as usize];
+        bss.backend_cpus[..*scx_utils::NR_CPU_IDS].iter().map(of).sum()
     };
     OrderCounters {
         preempted: sum(abi::order_event_ORDER_PREEMPTED),

@@ -43,5 +43,5 @@ unsafe fn write_if_new(word: *mut u32, value: u32) {
 
 /// How often a CPU was asked for another performance.
 pub(super) fn changes(bss: &types::bss) -> u64 {
-    bss.order_cpus[..*scx_utils::NR_CPU_IDS].iter().map(|cpu| cpu.asked).sum()
+    bss.backend_cpus[..*scx_utils::NR_CPU_IDS].iter().map(|cpu| cpu.asked).sum()
 }

@@ -91,8 +91,9 @@ enum patch_checks {
 	/* Checks without the end of a round after which the process counts as stalled. */
 	PATCH_CHECKS = 2,
 	/*
-	 * While it waits in SCHED_DSQ, as many more as this number of slices takes. A CPU takes it
-	 * at the end of a slice; a CPU with a real-time task does not, and it may be bound to that.
+	 * While it waits in SCHED_DSQ, one more if so many slices take as long as a check. A CPU
+	 * takes it at the end of a slice; a CPU with a real-time task does not, and it may be bound
+	 * to that. Not as many more as the slices take: a wakeup may wait 50 ms, whatever the slice.
 	 */
 	PATCH_SLICES = 2,
 };

@@ -4,9 +4,11 @@
  *
  * build.rs has clang include this file ahead of the backend's main.bpf.c. Macros at its end replace
  * the names of the kernel functions that main.bpf.c calls with functions of the patches. Each file
- * in backend_patches/ treats one fault and says how to see it; docs/upstream.md has the same faults
- * as reports to the scx project. build.rs refuses another version of main.bpf.c: whether a patch is
- * still needed, and still does what it says, has to be looked at then.
+ * in backend_patches/ treats one fault and says how to see it, but for the parts of orders.h
+ * (order_*.h) and for what several patches need (common.h, backend_cpu.h, cpu_sets.h).
+ * docs/upstream.md has the same faults as reports to the scx project. build.rs refuses another
+ * version of main.bpf.c: whether a patch is still needed, and still does what it says, has to be
+ * looked at then.
  *
  *  file                 fault                                               wraps
  *  offline_cpu.h        tasks are queued for a CPU that goes offline        select_cpu, pick_idle
@@ -41,8 +43,8 @@
  * The order is part of the program. A patch calls the kernel's functions by their own names, so all
  * patches come before all macros. crowd.h and refused_insert.h come before drain_race.h, which
  * comes before drain_many.h and exiting_task.h, which comes before exiting_queue.h. self_kick.h
- * comes before named_cpu.h, orders.h before the last ones, and not_deciding.h and process_domain.h
- * before domain_return.h, because the latter use the former.
+ * comes before named_cpu.h, backend_cpu.h before orders.h, which comes before the last ones, and
+ * not_deciding.h and process_domain.h before domain_return.h, because the latter use the former.
  */
 #ifndef __BACKEND_PATCHES_H
 #define __BACKEND_PATCHES_H
@@ -55,6 +57,7 @@
 #include <scx/common.bpf.h>
 
 #include "backend_patches/common.h"
+#include "backend_patches/backend_cpu.h"
 #include "backend_patches/offline_cpu.h"
 #include "backend_patches/crowd.h"
 #include "backend_patches/refused_insert.h"
@@ -107,7 +110,7 @@ static __always_inline bool patch_move(u64 dsq, u64 enq_flags)
 					   scx_bpf_dsq_move_to_local(dsq, enq_flags);
 	/* No decided task may use this CPU: the process is needed after all. */
 	if (!moved && dsq == BACKEND_SHARED_DSQ && order_bounds.pending) {
-		order_cpu_of(bpf_get_smp_processor_id())->unserved = 1;
+		backend_cpu_of(bpf_get_smp_processor_id())->unserved = 1;
 		moved = patch_move_scheduler(enq_flags, false);
 	}
 	return moved;
@@ -139,6 +142,69 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 	scx_bpf_task_set_slice(p, slice);
 }
 
+/*
+ * What a message needs of the backend's record of a task, which main.bpf.c declares. Pointers,
+ * because values would take the stack over all calls.
+ */
+struct patch_record {
+	/* The count of its messages: a higher one voids older decisions. */
+	u64 *enq_cnt;
+	/* When the task last began to run and last stopped. */
+	const u64 *started;
+	const u64 *stopped;
+};
+
+/* Counted by the backend; main.bpf.c declares these again. */
+volatile u64 nr_kernel_dispatches;
+static void sched_congested(struct task_struct *p);
+
+/* Queues the task to the shared DSQ without user space: no message about it can be sent. */
+static __always_inline void patch_queue_without_message(struct task_struct *p,
+							const struct patch_record *record,
+							u64 enq_flags)
+{
+	++*record->enq_cnt;
+	patch_queue_by_time(p, *record->stopped - *record->started, enq_flags);
+	patch_kick_idle(p);
+	__sync_fetch_and_add(&nr_kernel_dispatches, 1);
+}
+
+/*
+ * Room for a message about a task that is to be queued to user space. NULL if there is none: then
+ * the task is in a DSQ. In a stall orders stay valid for as long as user space said.
+ */
+static __always_inline void *patch_reserve(struct task_struct *p, const struct patch_record *record,
+					   u64 enq_flags, void *ring, u64 size, u64 flags)
+{
+	u32 outcome = ORDER_NOT_DONE;
+	void *room = NULL;
+
+	if (patch_queue_exiting(p, enq_flags)) {
+		++*record->enq_cnt;
+		return NULL;
+	}
+	if (patch_activity != PATCH_NOT_DECIDING)
+		outcome = order_execute(p, enq_flags, *record->stopped);
+	if (outcome != ORDER_NOT_DONE) {
+		++*record->enq_cnt;
+		if (outcome == ORDER_ENDS && !patch_not_deciding())
+			room = bpf_ringbuf_reserve(ring, size, flags);
+		if (!room)
+			return NULL;
+		order_note_renewal(p, *record->enq_cnt + 1);
+		return room;
+	}
+	if (!patch_not_deciding()) {
+		order_note_message(p, *record->enq_cnt + 1);
+		room = bpf_ringbuf_reserve(ring, size, flags);
+		if (room)
+			return room;
+		sched_congested(p);
+	}
+	patch_queue_without_message(p, record, enq_flags);
+	return NULL;
+}
+
 /* ---- The names that main.bpf.c calls ---- */
 
 /* A macro is not expanded within itself: an inner call by the same name reaches the kernel. */
@@ -168,7 +234,7 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 /* Each call of the backend's dispatch begins with this. */
 #define bpf_user_ringbuf_drain(...)                                                                \
 	({                                                                                         \
-		struct order_cpu *here = order_cpu_of(bpf_get_smp_processor_id());                 \
+		struct backend_cpu *here = backend_cpu_of(bpf_get_smp_processor_id());             \
 		here->unserved = 0;                                                                \
 		here->looked = scx_bpf_now();                                                      \
 		patch_sweep();                                                                     \
@@ -177,39 +243,14 @@ static __always_inline void patch_set_slice(struct task_struct *p, u64 slice, bo
 #define scx_bpf_dsq_nr_queued patch_nr_queued
 /*
  * The only call is in queue_task_to_userspace(p, prev_cpu, enq_flags), which returns nothing. The
- * backend's record of the task is `tctx`: a higher count there voids older decisions. In a stall
- * orders stay valid for as long as user space said.
+ * backend's record of the task is `tctx`.
  */
 #define bpf_ringbuf_reserve(...)                                                                   \
 	({                                                                                         \
-		void *room = NULL;                                                                 \
-		u32 outcome = ORDER_NOT_DONE;                                                      \
-		if (patch_queue_exiting(p, enq_flags)) {                                           \
-			++tctx->enq_cnt;                                                           \
+		struct patch_record record = { &tctx->enq_cnt, &tctx->start_ts, &tctx->stop_ts };  \
+		void *room = patch_reserve(p, &record, enq_flags, __VA_ARGS__);                    \
+		if (!room)                                                                         \
 			return;                                                                    \
-		}                                                                                  \
-		if (patch_activity != PATCH_NOT_DECIDING)                                          \
-			outcome = order_execute(p, enq_flags, tctx->stop_ts);                      \
-		if (outcome != ORDER_NOT_DONE) {                                                   \
-			++tctx->enq_cnt;                                                           \
-			if (outcome == ORDER_ENDS && !patch_not_deciding())                        \
-				room = bpf_ringbuf_reserve(__VA_ARGS__);                           \
-			if (!room)                                                                 \
-				return;                                                            \
-			order_note_renewal(p, tctx->enq_cnt + 1);                                  \
-		} else if (!patch_not_deciding()) {                                                \
-			order_note_message(p, tctx->enq_cnt + 1);                                  \
-			room = bpf_ringbuf_reserve(__VA_ARGS__);                                   \
-			if (!room)                                                                 \
-				sched_congested(p);                                                \
-		}                                                                                  \
-		if (!room) {                                                                       \
-			++tctx->enq_cnt;                                                           \
-			patch_queue_by_time(p, tctx->stop_ts - tctx->start_ts, enq_flags);         \
-			patch_kick_idle(p);                                                        \
-			__sync_fetch_and_add(&nr_kernel_dispatches, 1);                            \
-			return;                                                                    \
-		}                                                                                  \
 		room;                                                                              \
 	})
 /*

@@ -7,6 +7,7 @@
 
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
+s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 /* The scheduler core's record of a CPU. */
 extern struct rq runqueues __ksym;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
@@ -92,11 +93,13 @@ __noinline u32 compare_victim(struct task_struct *p __arg_trusted, u32 cpu,
  */
 __noinline s32 find_victim(struct task_struct *p __arg_trusted, struct need *n __arg_nonnull)
 {
+	bool is_bound = p->nr_cpus_allowed < nr_cpus;
+	u32 from = search_from(n->here, scx_bpf_task_cpu(p), is_bound, nr_cpus);
 	struct victim best = NO_VICTIM;
 	s32 i;
 
 	bpf_for(i, 0, scanned())
-		compare_victim(p, wrapped(n->here + i), n, &best);
+		compare_victim(p, wrapped(from + i), n, &best);
 	return best.cpu;
 }
 

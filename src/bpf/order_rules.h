@@ -72,7 +72,7 @@ struct order_view {
 	 */
 	u32 waiting;
 	/* How many orders may be executed while Batch work is due. */
-	u32 passes;
+	u32 deficit_left;
 	/* What the CPU runs: enum fp_occupant. */
 	u32 occupant;
 	/* Whether the task lost its CPU. If not, it has woken up. */
@@ -129,7 +129,7 @@ static inline enum order_verdict order_verdict(const struct order_view *v)
 {
 	if (v->requeued && v->rest >= ORDER_REST_MIN_NS)
 		return ORDER_RESUME;
-	if (!order_is_valid(v) || (v->now >= v->batch_due && !v->passes))
+	if (!order_is_valid(v) || (v->now >= v->batch_due && !v->deficit_left))
 		return ORDER_ASK;
 	if (v->requeued)
 		return v->tier == FP_BATCH && v->waiting == FP_IDLE ? ORDER_AGAIN : ORDER_ASK;

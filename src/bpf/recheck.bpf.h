@@ -2,10 +2,16 @@
 /*
  * The recheck: what no event reports.
  *
- * Invariant: no CPU runs a task of a lower tier than a waiting task that it could run, for longer
- * than FP_RECHECK_NS while that task waits for a decision, and 2 * FP_TURN_NS while it waits for
- * its turn, as far as the limits on kicks allow. No CPU idles beside a waiting task for longer than
- * a round.
+ * Goal: no CPU runs a task of a lower tier than a waiting task that it could run, for longer than
+ * FP_RECHECK_NS while that task waits for a decision, and 2 * FP_TURN_NS while it waits for its
+ * turn. No CPU idles beside a waiting task for longer than a round.
+ *
+ * The goal is missed beyond these limits:
+ * - A CPU is not kicked more often than the limits on kicks allow.
+ * - A timer checks at most FP_WAITERS tasks: a task takes the entry of another one whose pid is
+ *   equal modulo FP_WAITERS, and that one is checked no more.
+ * - A search for a CPU looks at FP_SCAN CPUs.
+ * - A task is checked FP_RECHECKS times for each wait.
  *
  * A kick may be lost: it lands while the scheduler process is leaving another CPU and is in no DSQ,
  * or in the middle of a switch, when its CPU has looked for work already. A decided task may be
@@ -57,7 +63,7 @@ struct recheck {
 	struct bpf_timer timer;
 	/* When the timer fires; 0 if it is not armed. timer_rules.h tells when that is believed. */
 	u64 armed;
-	/* Indexed by pid modulo FP_WAITERS: a task waits once at a time. */
+	/* Indexed by pid modulo FP_WAITERS: a task replaces another one of an equal index. */
 	struct waiter waiters[FP_WAITERS];
 };
 
@@ -348,7 +354,7 @@ static int timer_callback(void *map, u32 *key, struct recheck *r)
 	return 0;
 }
 
-/* The idle CPU that was woken last. */
+/* The idle CPU that was woken last, or the last CPU of a search that found none. */
 static u32 woken_idle_cpu;
 
 /*
@@ -376,6 +382,7 @@ static void wake_idle_cpu(u64 now)
 		kick(c, cpu, now);
 		return;
 	}
+	woken_idle_cpu = wrapped(last + scanned());
 }
 
 #endif

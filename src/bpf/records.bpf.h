@@ -217,9 +217,17 @@ static u32 user_of(struct task_struct *p)
 	return p->real_cred->uid.val;
 }
 
+/* When the record's owner last woke up, began to run or stopped. */
+static u64 last_seen(const struct fp_task *t)
+{
+	u64 ran = t->started > t->stopped ? t->started : t->stopped;
+
+	return t->woken > ran ? t->woken : ran;
+}
+
 /*
- * The record for a task that has none: an empty one of its set, or the one whose owner has not
- * run for longest. Returns its key. Not static: few tasks need it.
+ * The record for a task that has none: an empty one of its set, or the one whose owner has done
+ * nothing for longest. Returns its key. Not static: few tasks need it.
  */
 __noinline u32 choose_record(s32 pid)
 {
@@ -233,9 +241,9 @@ __noinline u32 choose_record(s32 pid)
 			continue;
 		if (!t->pid)
 			return key;
-		if (t->started >= oldest)
+		if (last_seen(t) >= oldest)
 			continue;
-		oldest = t->started;
+		oldest = last_seen(t);
 		best = key;
 	}
 	return best;

@@ -52,6 +52,15 @@ struct victim {
 
 #define NO_VICTIM { .rank = (u32)-1, .cpu = -1, .ran = 0 }
 
+/*
+ * Where a search for a CPU begins: here, or at the last CPU of a task that may not use all CPUs.
+ * A search looks at FP_SCAN CPUs, and the CPUs of such a task are near its last one.
+ */
+static __always_inline u32 search_from(u32 here, u32 last_cpu, bool is_bound, u32 nr_cpus)
+{
+	return nr_cpus > FP_SCAN && is_bound ? last_cpu : here;
+}
+
 /* Whether the limits on kicks allow one: the least interval, and the most in a window of time. */
 static __always_inline bool may_kick(const struct fp_cpu *c, u64 now)
 {

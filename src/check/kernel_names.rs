@@ -39,10 +39,18 @@ pub const BACKEND: &[&str] = &[
 /// `btf_trace_NAME` is.
 pub const fn of_part(part: Part) -> &'static [&'static str] {
     match part {
-        Part::Wakeups => &["btf_trace_sched_wakeup", "bpf_iter_num_new", "bpf_cpumask_test_cpu"],
-        Part::NewTasks => {
-            &["btf_trace_sched_wakeup_new", "bpf_iter_num_new", "bpf_cpumask_test_cpu"]
-        }
+        Part::Wakeups => &[
+            "btf_trace_sched_wakeup",
+            "bpf_iter_num_new",
+            "bpf_cpumask_test_cpu",
+            "scx_bpf_task_cpu",
+        ],
+        Part::NewTasks => &[
+            "btf_trace_sched_wakeup_new",
+            "bpf_iter_num_new",
+            "bpf_cpumask_test_cpu",
+            "scx_bpf_task_cpu",
+        ],
         Part::Switches => {
             &["btf_trace_sched_switch", "scx_bpf_kick_cpu", "scx_bpf_dsq_nr_queued", "runqueues"]
         }

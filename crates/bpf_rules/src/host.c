@@ -30,6 +30,8 @@ struct host_need {
 	u32 never_preempts;
 	u32 overdue;
 	u32 burst;
+	u32 last_cpu;
+	u32 is_bound;
 };
 
 static struct fp_cpu record_of(const struct host_cpu *cpu)
@@ -60,21 +62,21 @@ s32 host_find_victim(const struct host_cpu *cpus, u32 nr_cpus, const struct host
 		.overdue = need->overdue,
 		.tier = need->tier,
 	};
+	u32 from = search_from(n.here, need->last_cpu, need->is_bound, nr_cpus);
 	struct victim best = NO_VICTIM;
 
 	for (u32 i = 0; i < nr_cpus && i < FP_SCAN; i++) {
-		u32 cpu = n.here + i;
+		u32 cpu = (from + i) % nr_cpus;
+		bool is_here = cpu == n.here;
 		struct fp_cpu c;
 
-		if (cpu >= nr_cpus)
-			cpu -= nr_cpus;
-		if (!i && n.spare_here)
+		if (is_here && n.spare_here)
 			continue;
 		c = record_of(&cpus[cpu]);
 		if (cpus[cpu].forbidden || !gives_way(&c, &n, &s) || !may_kick(&c, n.now))
 			continue;
-		if (beats(&c, !i, n.now, &best) && !cpus[cpu].ending)
-			take_victim(&best, &c, cpu, !i, n.now);
+		if (beats(&c, is_here, n.now, &best) && !cpus[cpu].ending)
+			take_victim(&best, &c, cpu, is_here, n.now);
 	}
 	return best.cpu;
 }

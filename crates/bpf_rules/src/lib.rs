@@ -51,9 +51,13 @@ pub struct Need {
     pub overdue: u32,
     /// Nonzero in a burst.
     pub burst: u32,
+    /// The CPU that the task used last.
+    pub last_cpu: u32,
+    /// Nonzero if the task may not use all CPUs.
+    pub is_bound: u32,
 }
 
-const _: () = assert!(size_of::<Cpu>() == 56 && size_of::<Need>() == 40);
+const _: () = assert!(size_of::<Cpu>() == 56 && size_of::<Need>() == 48);
 
 /// What the verdict on a standing order depends on: `struct order_view`.
 #[repr(C)]
@@ -71,7 +75,7 @@ pub struct OrderView {
     pub epoch_now: u32,
     pub rest: u32,
     pub waiting: u32,
-    pub passes: u32,
+    pub deficit_left: u32,
     pub occupant: u32,
     pub requeued: bool,
     pub occupied: bool,
@@ -129,10 +133,11 @@ unsafe extern "C" {
     fn host_crowd_key(key: u64, now: u64, slice: u64, queued: u32, cpus: u32) -> u64;
 }
 
-/// The CPU to kick for the task. `need.here` is one of `cpus`.
+/// The CPU to kick for the task. `need.here` and `need.last_cpu` are of `cpus`.
 pub fn find_victim(cpus: &[Cpu], need: &Need) -> Option<u32> {
-    assert!((need.here as usize) < cpus.len() && cpus.len() <= i32::MAX as usize);
-    // SAFETY: the slice is read within its bounds, since `here` is.
+    let last = need.here.max(need.last_cpu) as usize;
+    assert!(last < cpus.len() && cpus.len() <= i32::MAX as usize);
+    // SAFETY: the slice is read within its bounds, since these two are.
     let victim = unsafe { host_find_victim(cpus.as_ptr(), cpus.len() as u32, need) };
     u32::try_from(victim).ok()
 }

@@ -11,8 +11,8 @@ use pandemonium_engine::orders::{
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_sim::machine::limits::{
-    CROWD_LEAD, CROWD_SLICE_MIN, CROWD_TURN, DEFAULT_SLICE, FOREIGN, HANDOFF, HANDOFF_TRUST, IDLE,
-    KICK_INTERVAL, KICKS_PER_WINDOW, MEAN_TURN_MIN, OFFLINE, PERIOD_MAX, WINDOW_BITS,
+    BATCH, CROWD_LEAD, CROWD_SLICE_MIN, CROWD_TURN, DEFAULT_SLICE, FOREIGN, HANDOFF, HANDOFF_TRUST,
+    IDLE, KICK_INTERVAL, KICKS_PER_WINDOW, MEAN_TURN_MIN, OFFLINE, PERIOD_MAX, WINDOW_BITS,
 };
 use pandemonium_sim::machine::rules::{
     CpuView, Kicks, Need, Protection, count_handoff, crowd_key, crowd_passing_key, crowd_slice,
@@ -94,6 +94,8 @@ fn bpf_need(need: &Need, protection: &Protection) -> bpf::Need {
         never_preempts: need.never_preempts.into(),
         overdue: need.overdue.into(),
         burst: protection.burst.into(),
+        last_cpu: need.bound_to.unwrap_or(0),
+        is_bound: need.bound_to.is_some().into(),
     }
 }
 
@@ -104,11 +106,13 @@ proptest! {
     fn both_choose_the_same_victim(
         (cpus, here) in machine(),
         need in need(),
+        last_cpu in prop::option::of(any::<prop::sample::Index>()),
         thresh in span(),
         burst in any::<bool>(),
     ) {
         let protection = Protection { thresh, burst };
-        let ours = Need { here, ..need };
+        let bound_to = last_cpu.map(|cpu| cpu.index(cpus.len()) as u32);
+        let ours = Need { here, bound_to, ..need };
         let theirs = bpf_need(&ours, &protection);
         let records: Vec<bpf::Cpu> = cpus.iter().map(bpf_cpu).collect();
         let view = |cpu: u32| Some(cpus[cpu as usize]).filter(|one| one.1).map(|one| one.0);
@@ -135,6 +139,23 @@ proptest! {
             .collect();
         let chosen = bpf::find_victim(&records, &need);
         prop_assert_eq!(chosen, bpf::find_victim(&without, &need));
+    }
+
+    /// Whether or not the CPU is one of the first that a search from here looks at.
+    #[test]
+    fn a_bound_task_gets_its_cpu_on_a_large_machine(
+        cpus in 1..=CPUS_MAX,
+        here in any::<prop::sample::Index>(),
+        only in any::<prop::sample::Index>(),
+    ) {
+        let (here, only) = (here.index(cpus) as u32, only.index(cpus) as u32);
+        let busy = bpf::Cpu { occupant: BATCH, forbidden: 1, ..bpf::Cpu::default() };
+        let mut records = vec![busy; cpus];
+        records[only as usize].forbidden = 0;
+        let now = NOW;
+        let need = bpf::Need { now, here, tier: BATCH + 1, ..bpf::Need::default() };
+        let need = bpf::Need { last_cpu: only, is_bound: 1, ..need };
+        prop_assert_eq!(bpf::find_victim(&records, &need), Some(only));
     }
 
     #[test]
@@ -258,7 +279,7 @@ fn order_view() -> impl Strategy<Value = View> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let cpu = (occupant(), near_now(), flags);
     (order_event(), published, cpu).prop_map(|(event, published, cpu)| {
-        let (epoch, waiting, due, passes) = published;
+        let (epoch, waiting, due, deficit_left) = published;
         let (occupant, key, (occupied, limited, decides, waker_sleeps, looked)) = cpu;
         View {
             now: Stamp::from_nanos(NOW),
@@ -266,7 +287,7 @@ fn order_view() -> impl Strategy<Value = View> {
             epoch,
             waiting,
             batch_due: due.map(Stamp::from_nanos),
-            passes,
+            deficit_left,
             occupant,
             occupant_key: Vtime::from_raw(key),
             occupied,
@@ -296,7 +317,7 @@ fn bpf_order_view(view: &View) -> bpf::OrderView {
         epoch_now: view.epoch,
         rest: rest.map_or(0, |rest| rest.as_nanos() as u32),
         waiting: view.waiting.map_or(IDLE, number),
-        passes: view.passes,
+        deficit_left: view.deficit_left,
         occupant: match view.occupant {
             Occupant::Idle => IDLE,
             Occupant::Task(tier) => number(tier),

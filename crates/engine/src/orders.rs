@@ -68,7 +68,7 @@ pub struct Bounds {
     /// From when on Batch work that waits for a decision is due; `None` if none waits.
     pub batch_due: Option<Stamp>,
     /// How many orders may still be executed once Batch work is due.
-    pub passes: u32,
+    pub deficit_left: u32,
 }
 
 /// A policy that writes orders. It offers itself by [`Policy::orders`](crate::Policy::orders).
@@ -104,7 +104,7 @@ pub struct View {
     /// From when on Batch work is due.
     pub batch_due: Option<Stamp>,
     /// How many orders may still be executed once Batch work is due.
-    pub passes: u32,
+    pub deficit_left: u32,
     /// What the task's CPU runs.
     pub occupant: Occupant,
     /// The key of the task that the CPU runs.
@@ -203,7 +203,7 @@ pub enum Verdict {
 /// serves it first when the process leaves. In the shared DSQ an Interactive task that was decided
 /// two rescue intervals earlier comes first.
 pub fn verdict(view: &View) -> Verdict {
-    let due = view.batch_due.is_some_and(|due| view.now >= due) && view.passes == 0;
+    let due = view.batch_due.is_some_and(|due| view.now >= due) && view.deficit_left == 0;
     let order = match view.event {
         Event::Requeue { rest, .. } if rest >= REST_MIN => return Verdict::Resume,
         Event::Requeue { order, .. } => {
@@ -267,7 +267,7 @@ mod tests {
             epoch: 7,
             waiting: Some(Tier::Batch),
             batch_due: Some(NOW),
-            passes: 1,
+            deficit_left: 1,
             occupant: Occupant::Task(Tier::Batch),
             occupant_key: Vtime::from_raw((1 << 40) + 1),
             occupied: false,
@@ -297,14 +297,14 @@ mod tests {
             |view, order| order.until = view.now,
             |_, order| order.epoch = 6,
             |_, order| order.tier = Tier::Batch,
-            |view, _| view.passes = 0,
+            |view, _| view.deficit_left = 0,
             |view, order| view.waiting = Some(order.tier),
             |view, _| view.limited = true,
             |view, _| view.occupant_key = Vtime::from_raw(view.now.as_nanos()),
         ] {
             assert_eq!(wakeup(change), Verdict::Ask);
         }
-        let not_due = wakeup(|view, _| (view.batch_due, view.passes) = (None, 0));
+        let not_due = wakeup(|view, _| (view.batch_due, view.deficit_left) = (None, 0));
         assert_eq!(not_due, Verdict::Preempt);
     }
 
@@ -400,8 +400,13 @@ mod tests {
     fn a_batch_task_goes_on_while_no_task_comes_first() {
         let again = |change: fn(&mut View, &mut Posted)| {
             let mut order = Posted { tier: Tier::Batch, ..ORDER };
-            let mut view =
-                View { epoch: 7, waiting: None, batch_due: None, passes: 0, ..view_of_wakeup() };
+            let mut view = View {
+                epoch: 7,
+                waiting: None,
+                batch_due: None,
+                deficit_left: 0,
+                ..view_of_wakeup()
+            };
             change(&mut view, &mut order);
             view.event = Event::Requeue { rest: Span::ZERO, order: Some(order) };
             verdict(&view)
@@ -421,16 +426,17 @@ mod tests {
         }
         let soon = |view: &mut View, _: &mut Posted| view.batch_due = Some(view.now + REST_MIN);
         assert_eq!(again(soon), Verdict::Again);
-        let passes =
-            |view: &mut View, _: &mut Posted| (view.batch_due, view.passes) = (Some(NOW), 1);
-        assert_eq!(again(passes), Verdict::Again);
+        let has_left = |view: &mut View, _: &mut Posted| {
+            (view.batch_due, view.deficit_left) = (Some(NOW), 1);
+        };
+        assert_eq!(again(has_left), Verdict::Again);
     }
 
     #[test]
     fn a_preempted_task_goes_on_unless_its_slice_is_used_up() {
         let requeue = |rest| {
             let mut view = View { event: Event::Requeue { rest, order: None }, ..view_of_wakeup() };
-            view.passes = 0;
+            view.deficit_left = 0;
             verdict(&view)
         };
         assert_eq!(requeue(REST_MIN), Verdict::Resume);
@@ -447,7 +453,7 @@ mod tests {
             epoch: 0,
             waiting: None,
             batch_due: None,
-            passes: 0,
+            deficit_left: 0,
             occupant: Occupant::Idle,
             occupant_key: Vtime::from_raw(0),
             occupied: false,

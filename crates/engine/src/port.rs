@@ -23,8 +23,9 @@ pub struct MachineView {
     pub idle: CpuMask,
     /// CPUs that run a task of ours, as far as that is known.
     pub busy: CpuMask,
-    /// Orders executed so far while Batch work waited for a decision. Wraps.
-    pub passed: u32,
+    /// The deficit that orders made so far: those executed while Batch work waited for a decision.
+    /// Wraps.
+    pub order_deficit: u32,
     /// Decided tasks that wait in the shared queue, as far as the CPU on which we are deciding may
     /// run one of them.
     pub queued: u32,
@@ -38,7 +39,7 @@ impl MachineView {
         here: None,
         idle: CpuMask::EMPTY,
         busy: CpuMask::EMPTY,
-        passed: 0,
+        order_deficit: 0,
         queued: 0,
     };
 

@@ -169,7 +169,7 @@ fn row(first: Cell, case: &Case, played: &Played) -> Vec<Cell> {
     };
     let verdict = match &played.tried.verdict {
         Ok(()) => "good",
-        Err(violation) => violation.judge.name(),
+        Err(violation) => violation.checker.name(),
     };
     vec![
         first,

@@ -47,8 +47,8 @@ pub fn run(args: &MixesArgs) -> Result<ExitCode> {
         if let Err(violation) = &got.tried.verdict {
             convicted = true;
             let (mix, policy) = (&case.trial.workload.name, case.policy().name);
-            let (judge, why) = (violation.judge.name(), &violation.why);
-            print_error(&format!("{mix}, {policy}: {judge} complains: {why}"));
+            let (checker, why) = (violation.checker.name(), &violation.why);
+            print_error(&format!("{mix}, {policy}: {checker} complains: {why}"));
         }
     }
     Ok(if convicted { ExitCode::from(1) } else { ExitCode::SUCCESS })

@@ -42,10 +42,10 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     for (case, result) in &played {
         if let Err(violation) = &result.tried.verdict {
             convicted = true;
-            let (policy, judge) = (case.policy().name, violation.judge.name());
+            let (policy, checker) = (case.policy().name, violation.checker.name());
             let at = violation.at.since(pandemonium_sim::machine::START);
             print_error(&format!(
-                "\n{policy}: the judge of {judge} complains after {at}: {}",
+                "\n{policy}: the checker of {checker} complains after {at}: {}",
                 violation.why
             ));
         }
@@ -128,7 +128,7 @@ fn overview(played: &[(Case, Played)]) -> Table {
         };
         let verdict = match &result.tried.verdict {
             Ok(()) => "good".to_owned(),
-            Err(violation) => violation.judge.name().to_owned(),
+            Err(violation) => violation.checker.name().to_owned(),
         };
         table.row(vec![
             case.policy().name.into(),

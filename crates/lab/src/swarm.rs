@@ -11,7 +11,7 @@ use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::knobs::Knob;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_print::print;
-use pandemonium_sim::checkers::{Judge, Violation};
+use pandemonium_sim::checkers::{Checker, Violation};
 use pandemonium_sim::machine::START;
 use pandemonium_sim::observer::{Event, Fault, Observer};
 use pandemonium_sim::swarm::{self, Cuts};
@@ -39,7 +39,7 @@ pub fn run(args: &SwarmArgs) -> Result<ExitCode> {
     }
     let (failures, events) = search(args, policy, &cuts);
     for (seed, violation) in failures.iter().filter(|_| args.all) {
-        print(&format!("seed {seed}: {}: {}", violation.judge.name(), violation.why));
+        print(&format!("seed {seed}: {}: {}", violation.checker.name(), violation.why));
     }
     let Some((seed, violation)) = failures.first() else {
         print(&format!("{} runs, {events} events: no complaint", args.runs));
@@ -50,7 +50,8 @@ pub fn run(args: &SwarmArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(1));
     }
     let (seed, at) = (*seed, violation.at.since(START));
-    print(&format!("seed {seed}: the judge of {} complains after {at}:", violation.judge.name()));
+    let checker = violation.checker;
+    print(&format!("seed {seed}: the checker of {} complains after {at}:", checker.name()));
     print(&format!("  {}", violation.why));
     print(&format!("repeat: {}", command(seed, policy, &cuts)));
     if args.trace {
@@ -58,15 +59,15 @@ pub fn run(args: &SwarmArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(1));
     }
     print("looking for a smaller run that fails alike ...");
-    let small = swarm::shrink(seed, policy, violation.judge, cuts, judge);
+    let small = swarm::shrink(seed, policy, checker, cuts, caught_by);
     print(&format!("smaller: {} --trace", command(seed, policy, &small)));
     describe(&swarm::draw(seed, &small, policy));
     Ok(ExitCode::from(1))
 }
 
-fn judge(trial: &Trial) -> Option<Judge> {
+fn caught_by(trial: &Trial) -> Option<Checker> {
     let played = Case { trial: trial.clone() }.play(&mut ());
-    played.tried.verdict.err().map(|violation| violation.judge)
+    played.tried.verdict.err().map(|violation| violation.checker)
 }
 
 /// Tries the seeds on all cores, until one fails or to the end. The lowest comes first, whichever

@@ -507,7 +507,7 @@ mod tests {
             here: Some(cpu),
             idle,
             busy: cpus(&[0, 2, 130]),
-            passed: 7,
+            order_deficit: 7,
             queued: 3,
         };
         let mut all = std::vec![

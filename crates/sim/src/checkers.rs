@@ -20,7 +20,7 @@ const EMPTY_ROUNDS_MAX: u32 = 10_000;
 
 /// The checkers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Judge {
+pub enum Checker {
     /// The policy dispatches every received task exactly once, with its newest ticket.
     Conservation,
     /// No task waits longer than the bound.
@@ -41,32 +41,32 @@ pub enum Judge {
     Stall,
 }
 
-impl Judge {
+impl Checker {
     /// All checkers.
-    pub const ALL: [Judge; 9] = [
-        Judge::Conservation,
-        Judge::Wait,
-        Judge::Idle,
-        Judge::Affinity,
-        Judge::Shares,
-        Judge::Memory,
-        Judge::Livelock,
-        Judge::Orders,
-        Judge::Stall,
+    pub const ALL: [Checker; 9] = [
+        Checker::Conservation,
+        Checker::Wait,
+        Checker::Idle,
+        Checker::Affinity,
+        Checker::Shares,
+        Checker::Memory,
+        Checker::Livelock,
+        Checker::Orders,
+        Checker::Stall,
     ];
 
     /// Its name in options and output.
     pub const fn name(self) -> &'static str {
         match self {
-            Judge::Conservation => "conservation",
-            Judge::Wait => "wait",
-            Judge::Idle => "idle",
-            Judge::Affinity => "affinity",
-            Judge::Shares => "shares",
-            Judge::Memory => "memory",
-            Judge::Livelock => "livelock",
-            Judge::Orders => "orders",
-            Judge::Stall => "stall",
+            Checker::Conservation => "conservation",
+            Checker::Wait => "wait",
+            Checker::Idle => "idle",
+            Checker::Affinity => "affinity",
+            Checker::Shares => "shares",
+            Checker::Memory => "memory",
+            Checker::Livelock => "livelock",
+            Checker::Orders => "orders",
+            Checker::Stall => "stall",
         }
     }
 }
@@ -75,7 +75,7 @@ impl Judge {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The checker that found it.
-    pub judge: Judge,
+    pub checker: Checker,
     /// When it was found.
     pub at: Stamp,
     /// A sentence that says what is wrong.
@@ -175,16 +175,16 @@ impl Checkers {
         if let Some(&(since, slot)) = self.waiting.first() {
             self.waited(end, slot, since);
         }
-        if let Some(why) = self.stall.judge(end) {
-            self.complain(Judge::Stall, end, why);
+        if let Some(why) = self.stall.check(end) {
+            self.complain(Checker::Stall, end, why);
         }
-        self.judge_shares(end);
+        self.check_shares(end);
         self.violation.map_or(Ok(()), Err)
     }
 
-    fn complain(&mut self, judge: Judge, at: Stamp, why: String) {
+    fn complain(&mut self, checker: Checker, at: Stamp, why: String) {
         if self.violation.is_none() {
-            self.violation = Some(Violation { judge, at, why });
+            self.violation = Some(Violation { checker, at, why });
         }
     }
 
@@ -227,7 +227,7 @@ impl Checkers {
             let why = format!(
                 "pid {pid} waited {waited}, longer than {bound}; up to {crowd} tasks waited at once"
             );
-            self.complain(Judge::Wait, now, why);
+            self.complain(Checker::Wait, now, why);
         }
     }
 
@@ -247,7 +247,7 @@ impl Checkers {
             .filter(|&cpu| mask.holds(cpu) && self.online.holds(cpu))
             .min_by_key(|&cpu| idle_since(cpu));
         if let Some(cpu) = longest {
-            self.judge_idle(now, cpu, slot, now.since(idle_since(cpu)));
+            self.check_idle(now, cpu, slot, now.since(idle_since(cpu)));
         }
     }
 
@@ -260,18 +260,18 @@ impl Checkers {
         let first =
             self.waiting.iter().find(|&&(_, slot)| self.tasks[slot as usize].mask.holds(cpu));
         if let Some(&(since, slot)) = first {
-            self.judge_idle(now, cpu, slot, now.since(since.max(idle_since)));
+            self.check_idle(now, cpu, slot, now.since(since.max(idle_since)));
         }
     }
 
-    fn judge_idle(&mut self, now: Stamp, cpu: u32, slot: u32, beside: Span) {
+    fn check_idle(&mut self, now: Stamp, cpu: u32, slot: u32, beside: Span) {
         if beside > self.demands.idle {
             let pid = self.tasks[slot as usize].task.map_or(0, |task| task.pid.as_raw());
             let limit = self.demands.idle;
             let why = format!(
                 "CPU {cpu} idled for {beside}, longer than {limit}, while pid {pid} waited for it"
             );
-            self.complain(Judge::Idle, now, why);
+            self.complain(Checker::Idle, now, why);
         }
     }
 
@@ -290,13 +290,13 @@ impl Checkers {
         let newest = *self.hold(pid);
         if newest == 0 {
             let why = format!("pid {} was dispatched but is not queued", pid.as_raw());
-            return self.complain(Judge::Conservation, now, why);
+            return self.complain(Checker::Conservation, now, why);
         }
         if newest != dispatch.ticket.0 {
             let ticket = dispatch.ticket.0;
             let pid = pid.as_raw();
             let why = format!("pid {pid} was dispatched with ticket {ticket}, not {newest}");
-            self.complain(Judge::Conservation, now, why);
+            self.complain(Checker::Conservation, now, why);
         }
         if accepted {
             *self.hold(pid) = 0;
@@ -309,22 +309,22 @@ impl Checkers {
         if pending < held {
             let why =
                 format!("the policy says that it holds {pending} tasks, but {held} are queued");
-            self.complain(Judge::Conservation, now, why);
+            self.complain(Checker::Conservation, now, why);
         } else if pending > held || pending > TASKS_MAX as usize {
             let why = format!(
                 "the policy says that it holds {pending} tasks; {held} are queued, and it may hold \
                  {TASKS_MAX} at most"
             );
-            self.complain(Judge::Memory, now, why);
+            self.complain(Checker::Memory, now, why);
         } else if !has_room && pending < TASKS_MAX as usize / 2 {
             let why = format!("the policy has no room although it holds only {pending} tasks");
-            self.complain(Judge::Memory, now, why);
+            self.complain(Checker::Memory, now, why);
         }
         let empty = round.received == 0 && round.sent == 0 && !round.refused && pending > 0;
         self.empty_rounds = if empty { self.empty_rounds + 1 } else { 0 };
         if self.empty_rounds > EMPTY_ROUNDS_MAX {
             let why = format!("{EMPTY_ROUNDS_MAX} rounds did nothing while {pending} tasks waited");
-            self.complain(Judge::Livelock, now, why);
+            self.complain(Checker::Livelock, now, why);
         }
     }
 
@@ -340,7 +340,7 @@ impl Checkers {
         if !mask.holds(cpu) || !self.online.holds(cpu) {
             let why =
                 format!("pid {} ran on CPU {cpu}, which it may not use now", task.pid.as_raw());
-            self.complain(Judge::Affinity, now, why);
+            self.complain(Checker::Affinity, now, why);
         }
         if let Some(since) = self.ends_to_wait(task) {
             self.waited(now, task.slot, since);
@@ -352,7 +352,7 @@ impl Checkers {
 
     /// Checks the tasks that may use every CPU, were alive during the whole run and never slept:
     /// each did work in proportion to its weight.
-    fn judge_shares(&mut self, end: Stamp) {
+    fn check_shares(&mut self, end: Stamp) {
         let Some(percent) = self.demands.shares_percent else { return };
         let cpus = self.cpus;
         let start = super::machine::START;
@@ -379,7 +379,7 @@ impl Checkers {
                 let (had, due) = (Span::from_nanos(had), Span::from_nanos(due));
                 let why =
                     format!("pid {pid} of weight {weight} did {had} of work; its share was {due}");
-                self.complain(Judge::Shares, end, why);
+                self.complain(Checker::Shares, end, why);
             }
         }
     }
@@ -400,10 +400,10 @@ impl Known {
 impl Observer for Checkers {
     fn saw(&mut self, now: Stamp, event: &Event) {
         if let Some(why) = self.orders.saw(now, event) {
-            self.complain(Judge::Orders, now, why);
+            self.complain(Checker::Orders, now, why);
         }
         if let Some(why) = self.stall.saw(now, event) {
-            self.complain(Judge::Stall, now, why);
+            self.complain(Checker::Stall, now, why);
         }
         match *event {
             Event::Forked { task, weight, mask, .. } => {
@@ -453,7 +453,7 @@ impl Observer for Checkers {
             Event::Calm => (self.stormy, self.calm_since) = (false, now),
             Event::Watchdog { task } => {
                 let why = format!("the watchdog found pid {} waiting for 5 s", task.pid.as_raw());
-                self.complain(Judge::Wait, now, why);
+                self.complain(Checker::Wait, now, why);
             }
             _ => {}
         }

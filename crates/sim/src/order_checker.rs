@@ -26,8 +26,8 @@ pub struct OrderChecker {
     /// By pid.
     posted: Vec<Option<Posted>>,
     bounds: Option<Bounds>,
-    /// Orders executed since the bounds were published.
-    passed: u32,
+    /// Orders executed while Batch work waited, since the bounds were published.
+    deficit: u32,
     /// When the round began, by the scheduler's clock.
     begun: Stamp,
     /// What each CPU runs.
@@ -41,7 +41,7 @@ impl OrderChecker {
     pub fn saw(&mut self, now: Stamp, event: &Event) -> Option<String> {
         match event {
             Event::Began { now, .. } => self.begun = *now,
-            Event::Bounded(bounds) => (self.bounds, self.passed) = (*bounds, 0),
+            Event::Bounded(bounds) => (self.bounds, self.deficit) = (*bounds, 0),
             Event::Sent { dispatch, .. } => self.post(dispatch),
             Event::Faulted { fault: Fault::LostOrder, task: Some(task) } => *self.of(*task) = None,
             // The next decision about the task replaces its order, and a new task has none.
@@ -121,8 +121,9 @@ impl OrderChecker {
         preempted: Option<Occupant>,
     ) -> Option<&'static str> {
         let Some(bounds) = self.bounds else { return Some("although none may be") };
-        let due = bounds.batch_due.is_some_and(|due| now >= due) && self.passed >= bounds.passes;
-        self.passed += u32::from(bounds.batch_due.is_some());
+        let is_due = bounds.batch_due.is_some_and(|due| now >= due);
+        let due = is_due && self.deficit >= bounds.deficit_left;
+        self.deficit += u32::from(bounds.batch_due.is_some());
         let Some(order) = self.of(task) else { return Some("although it has none") };
         let (left, tier_of) = (order.left, order.tier);
         // A change of knobs alone leaves a wakee its order.

@@ -47,7 +47,7 @@ impl StallChecker {
                 self.note(task.pid, true);
             }
             Event::Congested { task } => {
-                let why = self.judge(now);
+                let why = self.check(now);
                 self.note(task.pid, false);
                 return why;
             }
@@ -68,7 +68,7 @@ impl StallChecker {
                 }
             }
             Event::Began { .. } => {
-                let why = self.judge(now);
+                let why = self.check(now);
                 self.quiet_since = now;
                 return why;
             }
@@ -84,7 +84,7 @@ impl StallChecker {
     }
 
     /// Returns a sentence if tasks have been waiting for too long.
-    pub fn judge(&self, now: Stamp) -> Option<String> {
+    pub fn check(&self, now: Stamp) -> Option<String> {
         let (quiet, nr) = (now.since(self.quiet_since), self.nr_queued);
         let bound = self.longest_slice + if self.is_late { QUIET_MAX_LATE } else { QUIET_MAX };
         (nr > 0 && quiet > bound).then(|| {

@@ -4,7 +4,7 @@
 //! storm, injects faults, and no checker may find a violation (safety). The second phase injects
 //! none, and every task must be served in time (liveness).
 
-use super::checkers::{Demands, Judge};
+use super::checkers::{Checker, Demands};
 use super::machine::{FaultPlan, Setup};
 use super::observer::Fault;
 use super::random::Random;
@@ -211,14 +211,14 @@ fn chain(random: &mut Random) -> Group {
 pub fn shrink(
     seed: u64,
     policy: PolicyInfo,
-    judge: Judge,
+    checker: Checker,
     mut cuts: Cuts,
-    mut fails: impl FnMut(&Trial) -> Option<Judge>,
+    mut fails: impl FnMut(&Trial) -> Option<Checker>,
 ) -> Cuts {
     loop {
         let smaller = smaller(seed, policy, &cuts);
         let found =
-            smaller.into_iter().find(|cuts| fails(&draw(seed, cuts, policy)) == Some(judge));
+            smaller.into_iter().find(|cuts| fails(&draw(seed, cuts, policy)) == Some(checker));
         match found {
             Some(found) => cuts = found,
             None => return cuts,

@@ -38,7 +38,7 @@ __noinline u32 patch_ask_performance(struct task_struct *p __arg_trusted, s32 cp
 	performance = SCX_CPUPERF_ONE - patch_lowered[tier];
 	if (performance > SCX_CPUPERF_ONE || performance == rq->scx.cpuperf_target)
 		return 0;
-	order_cpu_of(cpu)->asked++;
+	backend_cpu_of(cpu)->asked++;
 	scx_bpf_cpuperf_set(cpu, performance);
 	return 1;
 }

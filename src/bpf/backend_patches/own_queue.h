@@ -21,7 +21,7 @@
 /* Whether the shared DSQ comes first, now that this CPU is about to serve `dsq`. */
 static __always_inline bool patch_owes_shared(u64 dsq)
 {
-	struct order_cpu *c = order_cpu_of(bpf_get_smp_processor_id());
+	struct backend_cpu *c = backend_cpu_of(bpf_get_smp_processor_id());
 	bool owes = false;
 
 	if (dsq < PATCH_CPUS)

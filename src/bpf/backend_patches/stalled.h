@@ -112,12 +112,13 @@ static __always_inline void patch_kick_all(u64 flags)
 		scx_bpf_kick_cpu(cpu, flags);
 }
 
-/* Checks without a round that make a stall. */
+/* Checks without a round that make a stall: one more for a process that may wait for slices. */
 static __always_inline u32 patch_checks(void)
 {
-	if (!scx_bpf_dsq_nr_queued(BACKEND_SCHED_DSQ))
-		return PATCH_CHECKS;
-	return PATCH_CHECKS + PATCH_SLICES * patch_stall.slice_ns / PATCH_CHECK_NS;
+	bool waits_for_slices = scx_bpf_dsq_nr_queued(BACKEND_SCHED_DSQ) &&
+				PATCH_SLICES * patch_stall.slice_ns >= PATCH_CHECK_NS;
+
+	return PATCH_CHECKS + waits_for_slices;
 }
 
 /* Detects the begin of a stall: tasks wait, and no round has ended. */

@@ -214,7 +214,7 @@ fn a_swarm_says_how_to_repeat_a_failure_and_that_repeats_it() {
     let again = lab(&arguments);
     assert_eq!(again.status.code(), Some(1));
     let again = String::from_utf8(again.stdout).unwrap();
-    assert!(again.contains("the judge of conservation complains"), "{again}");
+    assert!(again.contains("the checker of conservation complains"), "{again}");
 }
 
 /// A file of this name in a folder of this test run's own.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A planted bug of each kind: a judge that cannot convict guards nothing.
+//! A planted bug of each kind: a checker that finds none guards nothing.
 
 use crate::common::*;
 use pandemonium_engine::knobs::Values;
@@ -11,7 +11,7 @@ use pandemonium_engine::task::{
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_engine::{MachineView, Policy, Waiting};
 use pandemonium_policies::{Dropping, Fifo};
-use pandemonium_sim::checkers::{Checkers, Demands, Judge};
+use pandemonium_sim::checkers::{Checker, Checkers, Demands};
 use pandemonium_sim::machine::{FaultPlan, START, Setup};
 use pandemonium_sim::observer::{Event, Fault, Left, Observer, Occupant, TaskId};
 use pandemonium_sim::random::CERTAIN;
@@ -127,40 +127,40 @@ impl Waiting for Buggy {
     }
 }
 
-fn verdict<Q: Policy>(make: impl FnMut() -> Q, duration: Span) -> Option<Judge> {
+fn verdict<Q: Policy>(make: impl FnMut() -> Q, duration: Span) -> Option<Checker> {
     verdict_of(setup(2, 1), make, duration)
 }
 
-fn verdict_of<Q: Policy>(setup: Setup, make: impl FnMut() -> Q, duration: Span) -> Option<Judge> {
+fn verdict_of<Q: Policy>(setup: Setup, make: impl FnMut() -> Q, duration: Span) -> Option<Checker> {
     let w = workload(vec![Group::hogs("hog", 6), probe()], duration);
-    run(setup, w, DEMANDS, make).verdict.err().map(|violation| violation.judge)
+    run(setup, w, DEMANDS, make).verdict.err().map(|violation| violation.checker)
 }
 
 #[test]
-fn every_planted_bug_is_caught_by_its_judge() {
+fn every_planted_bug_is_caught_by_its_checker() {
     let caught = |bug| verdict(|| Buggy::new(bug), ms(2_000));
     assert_eq!(caught(Bug::None), None);
-    assert_eq!(caught(Bug::Doubles), Some(Judge::Conservation));
-    assert_eq!(caught(Bug::StaleTickets), Some(Judge::Conservation));
-    assert_eq!(caught(Bug::Forgets), Some(Judge::Wait));
-    assert_eq!(caught(Bug::Boasts), Some(Judge::Memory));
-    assert_eq!(caught(Bug::Cramped), Some(Judge::Memory));
-    assert_eq!(caught(Bug::Sulks), Some(Judge::Livelock));
-    assert_eq!(verdict(|| Dropping::new(Fifo::new()), ms(2_000)), Some(Judge::Conservation));
+    assert_eq!(caught(Bug::Doubles), Some(Checker::Conservation));
+    assert_eq!(caught(Bug::StaleTickets), Some(Checker::Conservation));
+    assert_eq!(caught(Bug::Forgets), Some(Checker::Wait));
+    assert_eq!(caught(Bug::Boasts), Some(Checker::Memory));
+    assert_eq!(caught(Bug::Cramped), Some(Checker::Memory));
+    assert_eq!(caught(Bug::Sulks), Some(Checker::Livelock));
+    assert_eq!(verdict(|| Dropping::new(Fifo::new()), ms(2_000)), Some(Checker::Conservation));
 }
 
 /// One hog too few for the CPUs, and a policy that sends all to one: the others idle beside it.
 #[test]
 fn idling_beside_a_task_that_waits_is_caught() {
     let groups = || vec![Group::hogs("hog", 2), probe()];
-    let judge = |bug| {
+    let caught = |bug| {
         let demands = Demands { idle: ms(5), ..DEMANDS };
         let setup = Setup { builtin_idle: false, ..setup(3, 1) };
         let ran = run(setup, workload(groups(), ms(2_000)), demands, || Buggy::new(bug));
-        ran.verdict.err().map(|violation| violation.judge)
+        ran.verdict.err().map(|violation| violation.checker)
     };
-    assert_eq!(judge(Bug::None), None);
-    assert_eq!(judge(Bug::Crowds), Some(Judge::Idle));
+    assert_eq!(caught(Bug::None), None);
+    assert_eq!(caught(Bug::Crowds), Some(Checker::Idle));
 }
 
 /// All hogs are bound to one of two CPUs. Those that the policy sends into the queue of that CPU
@@ -177,19 +177,19 @@ fn a_filled_queue_of_a_cpu_does_not_starve_the_shared_one() {
 /// Order of arrival gives every hog the same, whatever its weight.
 #[test]
 fn shares_that_do_not_follow_weights_are_caught() {
-    let judge = |nice: i8| {
+    let caught = |nice: i8| {
         let mut light = Group::hogs("light", 3);
         light.nice = nice;
         let demands = Demands { shares_percent: Some(20), ..DEMANDS };
         let w = workload(vec![Group::hogs("hog", 3), light], ms(3_000));
-        run(setup(2, 1), w, demands, Fifo::new).verdict.err().map(|violation| violation.judge)
+        run(setup(2, 1), w, demands, Fifo::new).verdict.err().map(|violation| violation.checker)
     };
-    assert_eq!(judge(0), None);
-    assert_eq!(judge(5), Some(Judge::Shares));
+    assert_eq!(caught(0), None);
+    assert_eq!(caught(5), Some(Checker::Shares));
 }
 
 /// The backend moves a task that was sent where it may not run, so no policy can break this: the
-/// judge is shown a machine that does.
+/// checker is shown a machine that does.
 #[test]
 fn running_where_one_may_not_is_caught() {
     let mut checkers = Checkers::new(2, DEMANDS, false);
@@ -207,27 +207,27 @@ fn running_where_one_may_not_is_caught() {
     checkers.saw(now, &switched(1));
     assert_eq!(checkers.violation(), None);
     checkers.saw(now, &switched(0));
-    assert_eq!(checkers.violation().map(|violation| violation.judge), Some(Judge::Affinity));
+    assert_eq!(checkers.violation().map(|violation| violation.checker), Some(Checker::Affinity));
 }
 
 /// CPU 0 is offline from the start: nothing serves its queue.
 #[test]
 fn a_policy_that_sends_tasks_to_an_offline_cpu_is_caught() {
     let faults = FaultPlan::NONE.with(Fault::OfflineAtStart, CERTAIN);
-    let judge = |bug| verdict_of(Setup { faults, ..setup(2, 1) }, || Buggy::new(bug), ms(2_000));
-    assert_eq!(judge(Bug::None), None);
-    assert_eq!(judge(Bug::Crowds), Some(Judge::Wait));
+    let caught = |bug| verdict_of(Setup { faults, ..setup(2, 1) }, || Buggy::new(bug), ms(2_000));
+    assert_eq!(caught(Bug::None), None);
+    assert_eq!(caught(Bug::Crowds), Some(Checker::Wait));
 }
 
 #[test]
 fn a_policy_that_believes_its_decisions_arrive_is_caught_when_one_is_lost() {
-    let judge = |ppm, bug| {
+    let caught = |ppm, bug| {
         let faults = FaultPlan::NONE.with(Fault::LostDecision, ppm);
         verdict_of(Setup { faults, ..setup(2, 1) }, || Buggy::new(bug), ms(2_000))
     };
-    assert_eq!(judge(0, Bug::Trusts), None);
-    assert_eq!(judge(100_000, Bug::None), None);
-    assert_eq!(judge(100_000, Bug::Trusts), Some(Judge::Conservation));
+    assert_eq!(caught(0, Bug::Trusts), None);
+    assert_eq!(caught(100_000, Bug::None), None);
+    assert_eq!(caught(100_000, Bug::Trusts), Some(Checker::Conservation));
 }
 
 fn task() -> TaskId {
@@ -255,13 +255,13 @@ fn dispatch() -> Dispatch {
 }
 
 /// What no policy can break, the checkers are shown as events.
-fn judge_of(events: &[(Span, Event)]) -> Option<Judge> {
+fn caught_by(events: &[(Span, Event)]) -> Option<Checker> {
     let mut checkers = Checkers::new(2, DEMANDS, true);
     checkers.saw(START, &Event::Began { cpu: 0, now: START, view: MachineView::default() });
     for (after, event) in events {
         checkers.saw(START + *after, event);
     }
-    checkers.violation().map(|violation| violation.judge)
+    checkers.violation().map(|violation| violation.checker)
 }
 
 #[test]
@@ -280,10 +280,10 @@ fn a_lost_order_that_is_executed_is_caught() {
             events.push((Span::ZERO, lost));
         }
         events.push((ms(1), Event::Ordered { task: task(), cpu: 0, at_once: true }));
-        judge_of(&events)
+        caught_by(&events)
     };
     assert_eq!(sent(false), None);
-    assert_eq!(sent(true), Some(Judge::Orders));
+    assert_eq!(sent(true), Some(Checker::Orders));
 }
 
 /// The preempted task runs by an older decision: the newest one decides which tier it has.
@@ -302,7 +302,7 @@ fn an_order_over_a_higher_tier_is_caught_by_the_newest_decision() {
         let comm = Default::default();
         let newer = Dispatch { pid: other.pid, tier: newest, ..dispatch };
         let message = Arrival { pid: other.pid, ..arrival() };
-        judge_of(&[
+        caught_by(&[
             (now, Event::Forked { task: other, comm, weight: 100, mask: Mask::all(2) }),
             (now, Event::Bounded(Some(Bounds::default()))),
             (now, switched),
@@ -314,7 +314,7 @@ fn an_order_over_a_higher_tier_is_caught_by_the_newest_decision() {
         ])
     };
     assert_eq!(preempts(Tier::Batch), None);
-    assert_eq!(preempts(Tier::LatCritical), Some(Judge::Orders));
+    assert_eq!(preempts(Tier::LatCritical), Some(Checker::Orders));
 }
 
 /// A late revocation is bounded by the order's life and credit.
@@ -330,11 +330,11 @@ fn an_order_that_outlives_its_revocation_is_caught() {
         ];
         let ordered = |at: &Span| (*at, Event::Ordered { task: task(), cpu: 0, at_once: false });
         events.extend(at.iter().map(ordered));
-        judge_of(&events)
+        caught_by(&events)
     };
     assert_eq!(executed(&[ms(1)]), None);
-    assert_eq!(executed(&[ms(1), ms(2)]), Some(Judge::Orders));
-    assert_eq!(executed(&[order.life]), Some(Judge::Orders));
+    assert_eq!(executed(&[ms(1), ms(2)]), Some(Checker::Orders));
+    assert_eq!(executed(&[order.life]), Some(Checker::Orders));
 }
 
 #[test]
@@ -345,14 +345,14 @@ fn a_stop_in_which_the_backend_does_not_decide_is_caught() {
         let view = MachineView::default();
         (ms(at), Event::Began { cpu: 0, now: START, view })
     };
-    assert_eq!(judge_of(&[queued, swept(30), began(5_000)]), None);
-    assert_eq!(judge_of(&[queued, swept(101)]), Some(Judge::Stall));
-    assert_eq!(judge_of(&[queued, began(99)]), None);
-    assert_eq!(judge_of(&[queued, began(101)]), Some(Judge::Stall));
+    assert_eq!(caught_by(&[queued, swept(30), began(5_000)]), None);
+    assert_eq!(caught_by(&[queued, swept(101)]), Some(Checker::Stall));
+    assert_eq!(caught_by(&[queued, began(99)]), None);
+    assert_eq!(caught_by(&[queued, began(101)]), Some(Checker::Stall));
     // The process is stopped in the round: what it has decided does not arrive.
     let sent = (Span::ZERO, Event::Sent { dispatch: dispatch(), cpu: None });
     let took = (Span::ZERO, Event::Took(arrival()));
     let submitted = (ms(1), Event::Submitted);
-    assert_eq!(judge_of(&[queued, took, sent, submitted, began(5_000)]), None);
-    assert_eq!(judge_of(&[queued, took, sent, began(102)]), Some(Judge::Stall));
+    assert_eq!(caught_by(&[queued, took, sent, submitted, began(5_000)]), None);
+    assert_eq!(caught_by(&[queued, took, sent, began(102)]), Some(Checker::Stall));
 }

@@ -78,13 +78,13 @@ fn a_storm_is_a_storm() {
 fn a_failure_shrinks_to_what_it_takes() {
     let policy = PolicyInfo::of::<Dropping<Fifo>>();
     let draw = |seed, cuts: &Cuts| draw(seed, cuts, policy);
-    let fails = |trial: &Trial| verdict(trial).err().map(|violation| violation.judge);
+    let fails = |trial: &Trial| verdict(trial).err().map(|violation| violation.checker);
     let seed = SEEDS.into_iter().find(|seed| fails(&draw(*seed, &Cuts::default())).is_some());
     let seed = seed.expect("one of a hundred storms has more than a hundred arrivals");
-    let judge = fails(&draw(seed, &Cuts::default())).expect("just seen");
-    let cuts = shrink(seed, policy, judge, Cuts::default(), fails);
+    let checker = fails(&draw(seed, &Cuts::default())).expect("just seen");
+    let cuts = shrink(seed, policy, checker, Cuts::default(), fails);
     let (large, small) = (draw(seed, &Cuts::default()), draw(seed, &cuts));
-    assert_eq!(fails(&small), Some(judge));
+    assert_eq!(fails(&small), Some(checker));
     assert_eq!(small.setup.faults, pandemonium_sim::machine::FaultPlan::NONE);
     assert_eq!(small.workload.groups.len(), 1);
     assert!(small.setup.shape.cpus <= large.setup.shape.cpus);

@@ -12,6 +12,7 @@ use super::rules::{CpuView, Need, Protection, count_handoff, crowd_slice, find_v
 use super::state::{CpuRecord, Current, Kick, Where};
 use super::{Machine, Task};
 use crate::observer::{Event, Observer};
+use crate::topology::Mask;
 use pandemonium_engine::KernelRules;
 use pandemonium_engine::Policy;
 use pandemonium_engine::facts::Facts;
@@ -185,7 +186,10 @@ impl<W: Observer> Machine<W> {
     pub(super) fn need(&self, slot: u32, here: u32) -> Need {
         let tier = rank(self.tasks[slot as usize].tier());
         let never_preempts = self.never_preempts(slot);
-        Need { now: self.now, here, tier, never_preempts, ..Need::default() }
+        let task = &self.tasks[slot as usize];
+        let is_bound = task.mask != Mask::all(self.setup.shape.cpus);
+        let bound_to = is_bound.then_some(task.cpu.into());
+        Need { now: self.now, here, tier, never_preempts, bound_to, ..Need::default() }
     }
 
     /// What the rules know of a CPU.
@@ -212,7 +216,7 @@ impl<W: Observer> Machine<W> {
         find_victim(self.setup.shape.cpus, need, &self.settings.protection(), view)
     }
 
-    /// `make_room`: kicks a victim for a task that waits; returns the CPU.
+    /// `kick_victim`: kicks a CPU for a task that waits; returns the CPU.
     pub(super) fn kick_victim(&mut self, slot: u32, need: &Need) -> Option<u32> {
         let victim = self.find_victim(slot, need)?;
         self.counters.kicks += 1;
@@ -330,8 +334,9 @@ impl<W: Observer> Machine<W> {
         }
         let (cpus, last) = (self.setup.shape.cpus, self.woken_idle_cpu);
         let mut turns = (1..=SCAN.min(cpus)).map(|step| (last + step) % cpus);
-        if let Some(cpu) = turns.find(|cpu| self.cpu_view(*cpu).occupant == IDLE) {
-            self.woken_idle_cpu = cpu;
+        let found = turns.find(|cpu| self.cpu_view(*cpu).occupant == IDLE);
+        self.woken_idle_cpu = found.unwrap_or((last + SCAN.min(cpus)) % cpus);
+        if let Some(cpu) = found {
             self.interrupt(cpu, None);
         }
     }

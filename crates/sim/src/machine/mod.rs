@@ -181,10 +181,10 @@ pub struct Machine<W> {
     bounds: Option<Bounds>,
     /// When the round began, by the policy's clock.
     begun: Stamp,
-    /// Orders executed while Batch work waited for a decision, and the count at which they stop to
-    /// pass it.
-    passed: u32,
-    passed_max: u32,
+    /// The deficit that orders made so far: those executed while Batch work waited for a decision.
+    /// At the maximum they no longer pass work that is due.
+    order_deficit: u32,
+    deficit_max: u32,
     /// Exited tasks that the policy has not been told of.
     gone: Vec<Pid>,
     /// Start times of a row's open measurements, by the slot of its first task.
@@ -234,8 +234,8 @@ impl<W: Observer> Machine<W> {
             order_slots: Vec::with_capacity(room),
             bounds: None,
             begun: Stamp::default(),
-            passed: 0,
-            passed_max: 0,
+            order_deficit: 0,
+            deficit_max: 0,
             gone: Vec::new(),
             marks: BTreeMap::new(),
             counters: KernelCounters::default(),

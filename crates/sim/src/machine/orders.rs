@@ -88,7 +88,8 @@ impl<W: Observer> Machine<W> {
         let order = self.order_slot(slot);
         order.executed = order.executed.wrapping_add(1);
         order.executed_at = now;
-        self.passed = self.passed.wrapping_add(u32::from(bounds.batch_due.is_some()));
+        let passes_batch = u32::from(bounds.batch_due.is_some());
+        self.order_deficit = self.order_deficit.wrapping_add(passes_batch);
         self.counters.orders += 1;
         self.task(slot).tickets += 1;
         let (task, at_once) = (self.id(slot), verdict == Verdict::Preempt);
@@ -179,7 +180,7 @@ impl<W: Observer> Machine<W> {
     fn view_of(&self, slot: u32, cpu: u32, event: Cause, bounds: &Bounds) -> View {
         let is_wakee = Some(self.tasks[slot as usize].pid);
         let state = &self.cpus[cpu as usize];
-        let passes = self.passed_max.wrapping_sub(self.passed) as i32;
+        let deficit_left = self.deficit_max.wrapping_sub(self.order_deficit) as i32;
         let key = match state.current {
             Current::Task(slot) => self.tasks[slot as usize].vtime,
             Current::Idle | Current::Scheduler => 0,
@@ -190,7 +191,7 @@ impl<W: Observer> Machine<W> {
             epoch: bounds.epoch,
             waiting: bounds.waiting,
             batch_due: bounds.batch_due,
-            passes: passes.max(0) as u32,
+            deficit_left: deficit_left.max(0) as u32,
             occupant: self.order_occupant(cpu),
             occupant_key: Vtime::from_raw(key),
             occupied: state.local.is_some()

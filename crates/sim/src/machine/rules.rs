@@ -77,6 +77,15 @@ pub struct Need {
     pub overdue: bool,
     /// Its own place in `enum fp_occupant`.
     pub tier: u32,
+    /// Its last CPU if it may not use all CPUs.
+    pub bound_to: Option<u32>,
+}
+
+impl Need {
+    /// `search_from`: where a search among so many CPUs begins.
+    fn search_from(&self, cpus: u32) -> u32 {
+        if cpus > SCAN { self.bound_to.unwrap_or(self.here) } else { self.here }
+    }
 }
 
 impl CpuView {
@@ -116,9 +125,11 @@ pub fn find_victim(
     view: impl Fn(u32) -> Option<CpuView>,
 ) -> Option<u32> {
     let mut best: Option<(u32, u64, u32)> = None;
+    let from = need.search_from(cpus);
     for step in 0..SCAN.min(cpus) {
-        let cpu = (need.here + step) % cpus;
-        if step == 0 && need.spare_here {
+        let cpu = (from + step) % cpus;
+        let is_here = cpu == need.here;
+        if is_here && need.spare_here {
             continue;
         }
         let Some(seen) = view(cpu) else { continue };
@@ -128,7 +139,7 @@ pub fn find_victim(
         if !seen.kicks.allow_another(need.now) {
             continue;
         }
-        let ran = if step == 0 { u64::MAX } else { need.now - seen.since };
+        let ran = if is_here { u64::MAX } else { need.now - seen.since };
         let rank = 2 * seen.occupant + u32::from(!seen.low_weight);
         if best.is_none_or(|(lowest, longest, _)| rank < lowest || rank == lowest && ran > longest)
         {

@@ -45,7 +45,7 @@ impl<W: Observer> Machine<W> {
             here: CpuId::new(self.scheduler.cpu as i32),
             idle: runs(|current| *current == Current::Idle),
             busy: runs(|current| matches!(current, Current::Task(_))),
-            passed: self.passed,
+            order_deficit: self.order_deficit,
             queued: self.queued_for(self.scheduler.cpu),
         };
     }
@@ -217,8 +217,8 @@ impl<W: Observer> Port for Machine<W> {
             return;
         }
         self.bounds = bounds;
-        let passes = self.bounds.map_or(0, |bounds| bounds.passes);
-        self.passed_max = self.passed.wrapping_add(passes);
+        let deficit_left = self.bounds.map_or(0, |bounds| bounds.deficit_left);
+        self.deficit_max = self.order_deficit.wrapping_add(deficit_left);
         self.emit(Event::Bounded(self.bounds));
     }
 
@@ -239,7 +239,7 @@ impl<W: Observer> Machine<W> {
         self.scheduler.stage = Stage::Unloaded;
         self.scheduler.pending = 0;
         self.order_slots.clear();
-        (self.bounds, self.passed) = (None, 0);
+        (self.bounds, self.order_deficit) = (None, 0);
         self.emit(Event::Loaded(false));
         for slot in 0..self.tasks.len() as u32 {
             if self.tasks[slot as usize].waits() {
