@@ -9,12 +9,10 @@ use pandemonium_engine::knobs::{FileError, KeySet, Kind, KnobError, Setting, Tab
 use pandemonium_engine::placement::PlaceRules;
 use pandemonium_engine::time::Span;
 
-/// Ceiling of a Batch slice while nothing can interrupt a task before its slice ends: the backend
-/// kicks idle CPUs only, so a wakee waits for the rest of a running slice. 4 ms is one tick of a
-/// kernel with HZ=250, below which the kernel does not enforce a slice anyway.
+/// The default of the longest Batch slice: 4 ms instead of the README's 20 ms, because a task for
+/// which no CPU can be interrupted waits for the end of a slice. 4 ms is a tick at HZ=250, which
+/// ends such a slice without a timer.
 pub const BATCH_SLICE: Span = Span::from_millis(4);
-/// Ceiling of a Batch slice where a running task can be interrupted: the README's number.
-pub const BATCH_SLICE_PREEMPTIBLE: Span = Span::from_millis(20);
 
 /// All knobs of the policy.
 pub static TABLE: Table = Table::with_order(
@@ -104,9 +102,9 @@ pandemonium_engine::knobs! {
         "rule.compositors": compositors: bool = true, Kind::Switch;
         /// Workqueue threads, and kernel threads at nice 0 or below, are never below Interactive.
         "rule.kworker_floor": kworker_floor: bool = true, Kind::Switch;
-        /// A task that sleeps as often as frames are drawn, or runs briefly, is never Batch.
+        /// A task with the rhythm of one that draws frames is not Batch by its score.
         "rule.frame_floor": frame_floor: bool = true, Kind::Switch;
-        /// A task that has slept as long as it ran before is never Batch when it wakes up.
+        /// A task that has slept as long as it ran before is not Batch by its score.
         "rule.rested": rested: bool = true, Kind::Switch;
         /// A task that uses up its slices for longer than it usually runs is Batch until it sleeps.
         "rule.cpu_bound_demotion": cpu_bound_demotion: bool = true, Kind::Switch;

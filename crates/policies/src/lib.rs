@@ -29,6 +29,6 @@ mod scaling;
 
 pub use catalog::{BUILT_IN, Catalog};
 pub use pandemonium::classify::{COMPOSITORS, Classifier};
-pub use pandemonium::{LOW_WEIGHT_WAIT, Pandemonium};
+pub use pandemonium::{LOW_WEIGHT_WAIT, Pandemonium, SLEEP_LONG};
 pub use reference::{Dropping, Fifo, Ordering, Reference, Vruntime};
 pub use scaling::Scaling;

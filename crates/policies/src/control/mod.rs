@@ -182,7 +182,8 @@ impl Controller {
         let knobs = &self.knobs;
         let regime = if knobs.rules.adaptive { self.regime().name() } else { "FIXED" };
         let mut line = format!(
-            "[KNOBS] regime={regime} slice_ns={} batch_ns={} preempt_ns={} demotion_ns={} lag={}",
+            "[KNOBS] regime={regime} slice_ns={} batch_ns={} preempt_ns={} demotion_ns={} \
+             sleeper_credit_scale={}",
             knobs.slice.as_nanos(),
             knobs.batch_slice.as_nanos(),
             knobs.preempt_thresh.as_nanos(),

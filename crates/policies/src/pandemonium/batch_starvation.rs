@@ -15,7 +15,7 @@
 //! compute for a few milliseconds. Then the tasks that use most become over share too. While Batch
 //! still starves, tasks that use less follow.
 
-use core::num::NonZeroU8;
+use super::share::Share;
 use pandemonium_engine::task::{Cause, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 
@@ -26,26 +26,47 @@ pub(super) const WINDOW: Span = Span::from_millis(256);
 /// longer, because rescues come after 500 ms at most. A task without a message for hours ran alone,
 /// which is no information about this window.
 const SINCE_MAX: Span = Span::from_millis(1_024);
-/// Batch starves if it gets less than a fair share divided by this. Chosen: urgent tasks may use
+/// Batch starves if it gets no more than this part of a fair share. Chosen: urgent tasks may use
 /// most of the machine as long as some of it remains for Batch.
-const STARVING: u64 = 8;
-/// In the first window in which Batch starves, a task becomes over share above a fair share, in the
-/// second above half of one, and from the third on above a fair share divided by this. While Batch
-/// starves it stays so down to half of the latter, and then down to half of what it was above.
-/// Chosen: four such tasks together use a fair share.
-const OVER_SHARE: u64 = 4;
+const STARVING: Share = Share::one_in(8);
+/// Tasks that each take little starve Batch if together they take more than this part of the
+/// machine.
+const MOST: Share = Share::HALF;
 
 /// Very many are more than this many for each CPU. Chosen: as many as no desktop has busy at once.
 const VERY_MANY: u64 = 16;
-/// The first of very many tasks to become over share take more than a CPU divided by this: the
+/// The first of very many tasks to become over share take more than this share of a CPU: the
 /// average of so many.
-const MANY_MIN: u64 = VERY_MANY;
-/// A task that takes less than a CPU divided by this never is over share as one of very many.
-/// Chosen: 0.2 %, far above a clock on the screen.
-const MANY_MAX: u64 = 500;
+const LIMIT_OF_MANY_FIRST: Share = Share::one_in(VERY_MANY);
+/// A task that takes less than this share of a CPU never is over share as one of very many. Chosen:
+/// 0.2 %, far above a clock on the screen.
+const LIMIT_OF_MANY_LEAST: Share = Share::one_in(500);
 
-/// A part of a fair share: one divided by this.
-pub type Part = NonZeroU8;
+/// The part of a fair share above which a task becomes over share: in the first window in which
+/// Batch starves the whole, in the second one half, and from the third on a quarter. While Batch
+/// starves it stays so down to half of a quarter, and then down to half of what it was above.
+/// Chosen: four tasks that take a quarter each together use a fair share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Whole = 1,
+    Half = 2,
+    Quarter = 4,
+}
+
+impl Part {
+    /// That of the next window in which Batch starves.
+    fn next(self) -> Part {
+        match self {
+            Part::Whole => Part::Half,
+            Part::Half | Part::Quarter => Part::Quarter,
+        }
+    }
+
+    /// This part of `fair`.
+    fn of(self, fair: Share) -> Share {
+        Share::one_in(self as u64) * fair
+    }
+}
 
 /// What a message tells about the CPU time of its task.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +79,8 @@ pub struct Use {
     pub since: Span,
     /// How long the task ran since then.
     pub ran: Span,
-    /// The CPU time that the task takes lately, of so much time.
-    pub takes: (u64, u64),
+    /// The share of a CPU that the task takes lately.
+    pub share: Share,
 }
 
 /// What happened since a window began.
@@ -79,12 +100,12 @@ struct Window {
 pub struct BatchStarvation {
     cpus: u64,
     window: Window,
-    /// While Batch starves, a task that takes more than a fair share divided by this becomes over
-    /// share. 0 if Batch did not starve in the last window.
-    parts: u64,
-    /// While very many tasks starve Batch, one that takes more than a CPU divided by this becomes
-    /// over share, however small its part. 0 if they do not.
-    parts_of_many: u64,
+    /// While Batch starves, a task that takes more than this part of a fair share becomes over
+    /// share. `None` if Batch did not starve in the last window.
+    part: Option<Part>,
+    /// While very many tasks starve Batch, one that takes more than this share of a CPU becomes
+    /// over share, however small that is beside a fair share. `None` if they do not.
+    limit_of_many: Option<Share>,
     /// How many tasks contended for the CPUs in the last window.
     contenders: u64,
 }
@@ -93,7 +114,7 @@ impl BatchStarvation {
     pub fn new(cpus: u32) -> BatchStarvation {
         let cpus = cpus.into();
         let window = Window::default();
-        BatchStarvation { cpus, window, parts: 0, parts_of_many: 0, contenders: cpus }
+        BatchStarvation { cpus, window, part: None, limit_of_many: None, contenders: cpus }
     }
 
     /// Counts a message. A Batch task that lost its CPU was runnable since its last message.
@@ -110,7 +131,7 @@ impl BatchStarvation {
                 }
             }
             Tier::Batch => {}
-            _ if self.exceeds(message.takes, OVER_SHARE) => {}
+            _ if message.share > Part::Quarter.of(self.fair_share()) => {}
             _ => {
                 self.window.small_ran += ran;
                 // Each task counts once in a window.
@@ -128,71 +149,71 @@ impl BatchStarvation {
         self.contenders = self.cpus + wanted.as_nanos() / length.as_nanos().max(1);
         // With less waiting than this Batch does not starve, however little it ran.
         let waited_long = waited >= WINDOW.scale(1, 2);
-        let starves = waited_long && !self.exceeds((ran.as_nanos(), wanted.as_nanos()), STARVING);
-        self.parts_of_many = match (starves, self.parts_of_many) {
-            (true, parts) if self.is_starved_by_many(length) => {
-                (parts + parts / 2).clamp(MANY_MIN, MANY_MAX)
+        let starves = waited_long && Share::of_time(ran, wanted) <= STARVING * self.fair_share();
+        let lowered = |limit: Share| limit.less_a_third().max(LIMIT_OF_MANY_LEAST);
+        self.limit_of_many = match (starves, self.limit_of_many) {
+            (true, limit) if self.is_starved_by_many(length) => {
+                Some(limit.map_or(LIMIT_OF_MANY_FIRST, lowered))
             }
-            (true, parts) => parts,
-            (false, parts) if parts > MANY_MIN => parts - parts / 4,
-            (false, _) => 0,
+            (true, limit) => limit,
+            (false, Some(limit)) if limit < LIMIT_OF_MANY_FIRST => Some(limit.plus_a_third()),
+            (false, _) => None,
         };
-        self.parts = if starves { (2 * self.parts).clamp(1, OVER_SHARE) } else { 0 };
+        self.part = starves.then(|| self.part.map_or(Part::Whole, Part::next));
     }
 
     /// Whether very many tasks that take little each take more than half of the machine, although
     /// those that take more are over share.
     fn is_starved_by_many(&self, length: Span) -> bool {
         let Window { small, small_ran, .. } = self.window;
-        let most = small_ran > length.scale(self.cpus, 2);
-        most && small > VERY_MANY * self.cpus && self.parts == OVER_SHARE
+        let take_most = Share::of_time(small_ran, length) > MOST * Share::of_cpus(self.cpus);
+        take_most && small > VERY_MANY * self.cpus && self.part == Some(Part::Quarter)
     }
 
-    /// Whether `taken` of `whole` is more than a fair share divided by `parts`.
-    fn exceeds(&self, (taken, whole): (u64, u64), parts: u64) -> bool {
-        let [taken, whole, contenders, cpus] =
-            [taken, whole, self.contenders, self.cpus].map(u128::from);
-        taken * contenders * u128::from(parts) > whole * cpus
+    /// The share of a CPU that each contender would have if all had the same.
+    fn fair_share(&self) -> Share {
+        Share::of(self.cpus, self.contenders)
     }
 
     /// Whether Batch starves. The result expires when no Batch task sends messages any more.
     fn active(&self, now: Stamp) -> bool {
-        self.parts > 0 && now.since(self.window.began) < WINDOW.scale(2, 1)
+        self.part.is_some() && now.since(self.window.began) < WINDOW.scale(2, 1)
     }
 
-    /// Whether a task of this tier that uses `taken` of `whole`, the time of one CPU, is over
-    /// share, and above which part of one it became so. `before` is the previous result for this
-    /// task.
+    /// Whether a task of this tier that takes `share` of a CPU is over share, and above which part
+    /// of a fair share it became so. `before` is the previous result for this task: it stays over
+    /// share down to half of the limits.
     pub fn over_share(
         &self,
         now: Stamp,
         before: Option<Part>,
         tier: Tier,
-        (taken, whole): (u64, u64),
+        share: Share,
     ) -> Option<Part> {
         let active = self.active(now);
-        let (parts, parts_of_many) = match before {
-            None => (self.parts, self.parts_of_many),
-            Some(_) if active => (2 * OVER_SHARE, 2 * self.parts_of_many),
-            Some(part) => (2 * u64::from(part.get()), 2 * self.parts_of_many),
+        let (part, down_to) = match before {
+            None => (self.part, Share::of_cpus(1)),
+            Some(_) if active => (Some(Part::Quarter), Share::HALF),
+            Some(part) => (Some(part), Share::HALF),
         };
-        let is_one_of_many = tier != Tier::LatCritical && taken * parts_of_many > whole;
-        let takes_much = taken * little(tier) >= whole && self.exceeds((taken, whole), parts);
+        let exceeds = |limit: Option<Share>| limit.is_some_and(|limit| share > down_to * limit);
+        let is_one_of_many = tier != Tier::LatCritical && exceeds(self.limit_of_many);
+        let limit = part.map(|part| part.of(self.fair_share()));
+        let takes_much = share >= little(tier) && exceeds(limit);
         let is_over = (before.is_some() || active) && (takes_much || is_one_of_many);
-        // While Batch starves the parts are 1 to 4.
-        before.or_else(|| Part::new(self.parts as u8)).filter(|_| is_over)
+        before.or(self.part).filter(|_| is_over)
     }
 }
 
-/// A task that takes less than a CPU divided by this is over share as one of very many only, since
+/// A task that takes less than this share of a CPU is over share as one of very many only, since
 /// among thousands of tasks a fair share is less than what a clock on the screen takes.
 ///
 /// Chosen: 2 %, and for LatCritical tasks 12.5 %, as audio and input are not why Batch starves, and
 /// [`crowd`](super::crowd) lowers those that together take much.
-const fn little(tier: Tier) -> u64 {
+const fn little(tier: Tier) -> Share {
     match tier {
-        Tier::LatCritical => 8,
-        Tier::Interactive | Tier::Batch => 50,
+        Tier::LatCritical => Share::one_in(8),
+        Tier::Interactive | Tier::Batch => Share::one_in(50),
     }
 }
 
@@ -202,16 +223,20 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    const HALF: (u64, u64) = (1, 2);
-    const QUARTER: Option<Part> = Part::new(4);
+    const HALF: Share = Share::HALF;
+    const QUARTER: Option<Part> = Some(Part::Quarter);
     const MIDDLE: Tier = Tier::Interactive;
+
+    fn percent(hundredths: u64) -> Share {
+        Share::of(hundredths, 100)
+    }
 
     fn at(ms: u64) -> Stamp {
         Stamp::from_nanos((1 << 40) + ms * 1_000_000)
     }
 
     fn message(tier: Tier, cause: Cause, since: Span, ran: Span) -> Use {
-        Use { tier, cause, since, ran, takes: (0, 1) }
+        Use { tier, cause, since, ran, share: Share::of(0, 1) }
     }
 
     fn lost_cpu(batch_starvation: &mut BatchStarvation, ms: u64, since: Span, ran: Span) {
@@ -288,9 +313,9 @@ mod tests {
         let batch_starvation = second_of(Span::ZERO);
         let now = at(1_000);
         assert!(batch_starvation.over_share(now, None, MIDDLE, HALF).is_some());
-        assert!(batch_starvation.over_share(now, None, MIDDLE, (1, 9)).is_none());
-        assert!(batch_starvation.over_share(now, QUARTER, MIDDLE, (1, 9)).is_some());
-        assert!(batch_starvation.over_share(now, QUARTER, MIDDLE, (1, 17)).is_none());
+        assert!(batch_starvation.over_share(now, None, MIDDLE, Share::one_in(9)).is_none());
+        assert!(batch_starvation.over_share(now, QUARTER, MIDDLE, Share::one_in(9)).is_some());
+        assert!(batch_starvation.over_share(now, QUARTER, MIDDLE, Share::one_in(17)).is_none());
     }
 
     #[test]
@@ -301,8 +326,9 @@ mod tests {
         for window in 1..=4 {
             lost_cpu(&mut batch_starvation, window * 256, Span::from_millis(256), Span::ZERO);
             let now = at(window * 256);
-            let of =
-                |percent| batch_starvation.over_share(now, None, MIDDLE, (percent, 100)).is_some();
+            let of = |hundredths| {
+                batch_starvation.over_share(now, None, MIDDLE, percent(hundredths)).is_some()
+            };
             enter.push([of(90), of(40), of(20), of(10)].iter().filter(|over| **over).count());
         }
         assert_eq!(enter, [1, 2, 3, 3]);
@@ -314,8 +340,9 @@ mod tests {
         for turn in 0..4_000 {
             lost_cpu(&mut batch_starvation, turn / 4, Span::from_millis(1_024), Span::ZERO);
         }
-        let over_share = |tier, parts| {
-            batch_starvation.over_share(at(1_000), QUARTER, tier, (parts, 1_000)).is_some()
+        let over_share = |tier, thousandths| {
+            let share = Share::of(thousandths, 1_000);
+            batch_starvation.over_share(at(1_000), QUARTER, tier, share).is_some()
         };
         assert!(over_share(MIDDLE, 20) && !over_share(MIDDLE, 19));
         assert!(over_share(Tier::LatCritical, 125) && !over_share(Tier::LatCritical, 124));
@@ -332,12 +359,11 @@ mod tests {
     #[test]
     fn without_starvation_a_task_stays_over_share_down_to_half_of_what_it_was_above() {
         let batch_starvation = second_of(Span::from_millis(10));
-        for (part, least) in [(1, 25), (2, 12), (4, 6)] {
-            let over_share = |percent| {
-                let takes = (percent, 100);
-                batch_starvation.over_share(at(1_000), Part::new(part), MIDDLE, takes).is_some()
-            };
-            assert!(over_share(least + 1) && !over_share(least), "1/{part}");
+        for (part, least) in [(Part::Whole, 25), (Part::Half, 12), (Part::Quarter, 6)] {
+            let over_share =
+                |share| batch_starvation.over_share(at(1_000), Some(part), MIDDLE, share).is_some();
+            let [above, at_limit] = [least + 1, least].map(percent);
+            assert!(over_share(above) && !over_share(at_limit), "{part:?}");
         }
     }
 
@@ -350,7 +376,10 @@ mod tests {
         for window in 1..=windows {
             let end = window * 256;
             for _ in 0..number {
-                let it = Use { takes: (1, number), ..message(MIDDLE, Cause::Wakeup, WINDOW, ran) };
+                let it = Use {
+                    share: Share::one_in(number),
+                    ..message(MIDDLE, Cause::Wakeup, WINDOW, ran)
+                };
                 batch_starvation.on_message(at(end - 1), &it);
             }
             lost_cpu(&mut batch_starvation, end, Span::from_millis(256), Span::ZERO);
@@ -360,24 +389,26 @@ mod tests {
 
     #[test]
     fn of_very_many_tasks_those_that_take_most_become_over_share() {
-        let (late, takes) = (at(12 * 256), |percent| (percent, 100));
+        let late = at(12 * 256);
         let few = beside_many(VERY_MANY, 12);
-        assert!(few.over_share(late, None, MIDDLE, takes(1)).is_none(), "{few:?}");
+        assert!(few.over_share(late, None, MIDDLE, percent(1)).is_none(), "{few:?}");
         for (windows, over) in [(3, [false; 3]), (5, [true, false, false]), (12, [true; 3])] {
             let many = beside_many(200, windows);
             let now = at(windows * 256);
-            let of = |percent| many.over_share(now, None, MIDDLE, takes(percent)).is_some();
-            assert_eq!([6, 2, 1].map(of), over, "{many:?}");
-            assert!(many.over_share(now, None, Tier::LatCritical, takes(6)).is_none());
+            let of = |share| many.over_share(now, None, MIDDLE, share).is_some();
+            assert_eq!([6, 2, 1].map(percent).map(of), over, "{many:?}");
+            assert!(many.over_share(now, None, Tier::LatCritical, percent(6)).is_none());
         }
-        assert!(beside_many(200, 40).over_share(at(40 * 256), None, MIDDLE, (1, 600)).is_none());
+        let least = beside_many(200, 40);
+        let little = Share::one_in(600);
+        assert!(least.over_share(at(40 * 256), None, MIDDLE, little).is_none());
     }
 
     #[test]
     fn the_limit_for_very_many_tasks_rises_when_batch_no_longer_starves() {
         let mut many = beside_many(200, 12);
         let of = |many: &BatchStarvation, end| {
-            many.over_share(at(end), QUARTER, MIDDLE, (1, 100)).is_some()
+            many.over_share(at(end), QUARTER, MIDDLE, percent(1)).is_some()
         };
         assert!(of(&many, 12 * 256));
         for window in 13..30 {

@@ -8,6 +8,7 @@
 //! an average makes additional steps, one for each unit of time without a wakeup.
 
 use super::forks::Forks;
+use super::share::Share;
 use pandemonium_engine::procdb::{Observation, Prediction, Rate};
 use pandemonium_engine::task::{Arrival, Cause, Tier};
 use pandemonium_engine::time::{ShortSpan, Span, Stamp};
@@ -26,14 +27,14 @@ const WAKE_FREQ_NEW: u64 = 20;
 const RUN_NEW: Span = Span::from_micros(100);
 /// From this many wakeups on the averages are used. Earlier ones are only counted, because they
 /// describe the start of a program.
-const AGE_KNOWN: u8 = 2;
+const WAKEUPS_KNOWN: u8 = 2;
 /// Fewest wakeups after which the facts of the fast path replace the task's first messages.
 /// Chosen: the last run and sleep then follow another run and sleep, so they are not the start of a
 /// program.
 const OBSERVED_MIN: u64 = 3;
 /// From this many wakeups on averages move by an eighth, before that by a half. The count of
 /// wakeups stops here.
-pub const AGE_MATURE: u8 = 8;
+const WAKEUPS_MATURE: u8 = 8;
 /// A frame at 60 Hz. An average run longer than this is that of a hog.
 pub const FRAME: Span = Span::from_micros(16_667);
 /// The most that one run counts: a longer one is a hog's run too, and says no more.
@@ -42,7 +43,7 @@ const RUN_COUNTS_MAX: Span = FRAME.scale(2, 1);
 /// Chosen: below the run that demotes, so that a hog's pieces of work do not contradict it.
 const RUN_SHORT: Span = Span::from_millis(2);
 /// A sleep of this length is long after any run. Chosen: half of [`SHARE_WINDOW`].
-const SLEEP_LONG: Span = Span::from_millis(128);
+pub const SLEEP_LONG: Span = Span::from_millis(128);
 /// The time over which the share of a task is averaged. Chosen: longer than the time between two
 /// bursts of forks of a shell, so that one burst changes little.
 const SHARE_WINDOW: Span = Span::from_millis(256);
@@ -72,8 +73,8 @@ pub struct Behaviour {
     /// Wakeups and voluntary switches in 100 ms, with [`FRACTION`].
     wake_freq: u16,
     csw_rate: u32,
-    /// Observed wakeups, up to [`AGE_MATURE`].
-    age: u8,
+    /// Observed wakeups, up to [`WAKEUPS_MATURE`].
+    wakeups_seen: u8,
     /// Its forks.
     pub forks: Forks,
     /// Whether the last sleep was as long as the run before it, or of [`SLEEP_LONG`].
@@ -94,7 +95,7 @@ impl Default for Behaviour {
             voluntary: 0,
             wake_freq: (WAKE_FREQ_NEW as u16) << FRACTION,
             csw_rate: 0,
-            age: 0,
+            wakeups_seen: 0,
             forks: Forks::default(),
             rested: false,
             cpu_share: 0,
@@ -138,7 +139,7 @@ impl Behaviour {
 
     /// The behaviour restored after a restart of the scheduler.
     pub fn remembered(run: Span) -> Behaviour {
-        Behaviour { run: ShortSpan::of(run), age: AGE_KNOWN, ..Behaviour::default() }
+        Behaviour { run: ShortSpan::of(run), wakeups_seen: WAKEUPS_KNOWN, ..Behaviour::default() }
     }
 
     /// The behaviour from the facts of the fast path. It is for a task that was not queued to user
@@ -158,7 +159,7 @@ impl Behaviour {
             cpu_time: facts.cpu_time - run,
             wakeups: (facts.wakeups as u32).wrapping_sub(has_slept.into()),
             voluntary: (facts.voluntary as u32).saturating_sub(has_slept.into()),
-            age: AGE_KNOWN - 1,
+            wakeups_seen: WAKEUPS_KNOWN - 1,
             ..Behaviour::default()
         })
     }
@@ -172,9 +173,9 @@ impl Behaviour {
             Cause::Wakeup => {
                 let interval = self.interval(now, arrival, since, ran);
                 self.note_share(&interval);
-                self.age = self.age.saturating_add(1).min(AGE_MATURE);
+                self.wakeups_seen = self.wakeups_seen.saturating_add(1).min(WAKEUPS_MATURE);
                 // The first sleep ends a run that began before observation.
-                if self.age >= AGE_KNOWN {
+                if self.wakeups_seen >= WAKEUPS_KNOWN {
                     self.learn(&interval);
                 }
                 self.rested = interval.slept >= interval.run().min(SLEEP_LONG);
@@ -232,14 +233,14 @@ impl Behaviour {
         let wakes = rate(seen.wakeups, WAKE_FREQ_MAX);
         let switches = rate(seen.voluntary, CSW_RATE_MAX);
         // One step for the wakeup, and one for each unit of time without a wakeup.
-        for _ in 0..1 + units.min(u64::from(AGE_MATURE)) {
+        for _ in 0..1 + units.min(u64::from(WAKEUPS_MATURE)) {
             self.wake_freq = self.rate(self.wake_freq.into(), wakes) as u16;
             self.csw_rate = self.rate(self.csw_rate, switches);
         }
         let run = self.forks.left_of(seen.run()).min(RUN_COUNTS_MAX);
         let off = Span::from_nanos(run.as_nanos().abs_diff(self.run().as_nanos()));
         let contradicts = self.run() > FRAME && run <= RUN_SHORT;
-        if self.age == AGE_KNOWN || contradicts {
+        if self.wakeups_seen == WAKEUPS_KNOWN || contradicts {
             (self.run, self.run_dev) = (ShortSpan::of(run), ShortSpan::default());
             return;
         }
@@ -248,13 +249,16 @@ impl Behaviour {
     }
 
     fn rate(&self, old: u32, new: u32) -> u32 {
-        if self.age == AGE_KNOWN { new } else { self.step(old.into(), new.into()) as u32 }
+        match self.wakeups_seen {
+            WAKEUPS_KNOWN => new,
+            _ => self.step(old.into(), new.into()) as u32,
+        }
     }
 
     /// One step of an average: half of the difference before maturity, an eighth later. It is
     /// rounded to the nearest, so that steps up and down are equal.
     fn step(&self, old: u64, new: u64) -> u64 {
-        let over = if self.age < AGE_MATURE { 2 } else { 8 };
+        let over = if self.wakeups_seen < WAKEUPS_MATURE { 2 } else { 8 };
         let sum = u128::from(old) * (over - 1) + u128::from(new);
         ((sum + over / 2) / over) as u64
     }
@@ -283,9 +287,9 @@ impl Behaviour {
         self.rested
     }
 
-    /// The share of a CPU that it uses, and the share that is 100 %.
-    pub fn takes(&self) -> (u64, u64) {
-        (self.cpu_share.into(), WHOLE)
+    /// The share of a CPU that it uses, including the cost of its wakeups.
+    pub fn share(&self) -> Share {
+        Share::of(self.cpu_share.into(), WHOLE)
     }
 
     /// The expected run: the average, or the current run if that is longer already.
@@ -309,12 +313,12 @@ impl Behaviour {
 
     /// Whether it has woken up often enough that its averages are used.
     pub fn is_known(&self) -> bool {
-        self.age >= AGE_KNOWN
+        self.wakeups_seen >= WAKEUPS_KNOWN
     }
 
     /// Whether it has woken up so often that averages move slowly.
     pub fn is_mature(&self) -> bool {
-        self.age >= AGE_MATURE
+        self.wakeups_seen >= WAKEUPS_MATURE
     }
 
     /// The observation for the process database, without a name.
@@ -562,7 +566,7 @@ mod tests {
     fn a_lost_record_is_no_storm_of_wakeups_and_no_task_without_sleep() {
         let at = |ms: u64| Stamp::from_nanos(1 << 40) + Span::from_millis(ms);
         let facts = Facts { wakeups: 50, voluntary: 50, woken: at(0), ..Facts::default() };
-        let mut seen = Behaviour { age: AGE_MATURE, ..Behaviour::default() };
+        let mut seen = Behaviour { wakeups_seen: WAKEUPS_MATURE, ..Behaviour::default() };
         seen.begin(at(0), &Arrival { facts: Some(facts), ..wakeup() });
         // A record that was begun in the sleep knows of one wakeup, and not how long the sleep was.
         let ran = Span::from_micros(100);
@@ -594,7 +598,7 @@ mod tests {
         }
         let percent = |seen: &Behaviour| u64::from(seen.cpu_share) * 100 / WHOLE;
         assert!((38..=41).contains(&percent(&seen)), "{}", percent(&seen));
-        let is_loop = |seen: &Behaviour, before| seen.forks.is_loop(before, seen.takes());
+        let is_loop = |seen: &Behaviour, before| seen.forks.is_loop(before, seen.share());
         assert!(is_loop(&seen, false), "4 ms of 10");
         let computes = continues(seen, 100, 4_000, 8);
         assert!(!is_loop(&computes, true), "as much, without forks");

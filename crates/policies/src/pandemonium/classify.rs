@@ -12,6 +12,7 @@
 
 use super::batch_starvation::Part;
 use super::behaviour::{Behaviour, FRAME};
+use super::share::Share;
 use crate::knobs::Knobs;
 use alloc::vec::Vec;
 use pandemonium_engine::NAMES_MAX;
@@ -50,16 +51,16 @@ pub struct Classification {
     /// Its tier.
     pub tier: Tier,
     /// The tier by the score alone, as of the last wakeup.
-    pub score: Tier,
-    /// The tier by behaviour alone.
-    pub behaves: Tier,
+    pub tier_by_score: Tier,
+    /// The tier by the [learned](Rule::learned) rules alone.
+    pub tier_by_behaviour: Tier,
     /// The rule that made the tier, by its place in [`RULES`].
     pub rule: u8,
     /// What its name says.
     pub name: Name,
     /// It has run for so long without a sleep that it is Batch until it sleeps.
     pub cpu_bound: bool,
-    /// It takes more than this part of its share while Batch starves
+    /// It takes much while Batch starves: so much was too much when it became over share
     /// ([`batch_starvation`](super::batch_starvation)).
     pub over_share: Option<Part>,
     /// It takes much of what urgent tasks take, which is most of the machine
@@ -97,6 +98,9 @@ struct Subject<'a> {
 struct Rule {
     /// Why a task has its tier, if this rule made it.
     says: &'static str,
+    /// It is about the task's behaviour alone. The process database learns the tier by these rules,
+    /// because a program's name predicts behaviour.
+    learned: bool,
     /// What it demands of a task to which behaviour gives this tier.
     demands: fn(&Subject, Tier) -> TierDemand,
 }
@@ -113,46 +117,51 @@ const fn batch(applies: bool) -> TierDemand {
     if applies { TierDemand::Fixed(Tier::Batch) } else { TierDemand::None }
 }
 
-/// The first rules are about behaviour alone: what a program's name predicts is learned from them.
-const BY_BEHAVIOUR: usize = 5;
-
 /// All rules, in their order.
 const RULES: [Rule; 14] = [
     Rule {
         says: "its behaviour says so",
+        learned: true,
         demands: |it, _| match it.knobs.rules.classifier {
-            true => TierDemand::Fixed(it.now.score),
+            true => TierDemand::Fixed(it.now.tier_by_score),
             false => TierDemand::Fixed(Tier::Interactive),
         },
     },
     Rule {
         says: "it sleeps as often as frames are drawn",
+        learned: true,
         demands: |it, _| at_least(Tier::Interactive, it.knobs.rules.frame_floor && draws(it.seen)),
     },
     Rule {
         says: "it has slept as long as it ran before",
+        learned: true,
         demands: |it, _| at_least(Tier::Interactive, it.knobs.rules.rested && it.seen.has_rested()),
     },
     Rule {
         says: "it does next to nothing but fork",
+        learned: true,
         demands: |it, _| batch(it.knobs.rules.fork_loops && it.now.fork_loop),
     },
     Rule {
         says: "it has used up its slices for longer than it usually runs",
+        learned: true,
         demands: |it, _| batch(it.knobs.rules.cpu_bound_demotion && it.now.cpu_bound),
     },
     Rule {
         says: "it takes a large part of the machine while tasks that compute get next to nothing",
+        learned: false,
         demands: |it, _| batch(it.knobs.rules.batch_starvation && it.now.over_share.is_some()),
     },
     Rule {
         says: "it is one of the tasks that wake up often and take most of the machine",
+        learned: false,
         demands: |it, _| at_most(Tier::Interactive, it.knobs.rules.crowd && it.now.in_crowd),
     },
     // As LatCritical it would hold up all others: beside a team with barriers that filled the
     // machine, forks took 45 ms.
     Rule {
         says: "it takes more than half of a CPU",
+        learned: false,
         demands: |it, _| {
             at_most(Tier::Interactive, it.knobs.rules.classifier && takes_half(it.seen))
         },
@@ -160,6 +169,7 @@ const RULES: [Rule; 14] = [
     // A fork takes long, and its child starts as Interactive, so the parent is no more urgent.
     Rule {
         says: "it has forked since it woke up",
+        learned: false,
         demands: |it, _| {
             let has_forked = it.seen.forks.count() > 0;
             at_most(Tier::Interactive, it.knobs.rules.classifier && has_forked)
@@ -169,15 +179,17 @@ const RULES: [Rule; 14] = [
     // a name, so the name raises no task that behaves like a hog or takes more than half of a CPU.
     Rule {
         says: "its name is that of a compositor",
-        demands: |it, behaves| {
+        learned: false,
+        demands: |it, by_behaviour| {
             let draws = it.knobs.rules.compositors && it.now.name == Name::Compositor;
-            let is_light = behaves > Tier::Batch && !takes_half(it.seen);
+            let is_light = by_behaviour > Tier::Batch && !takes_half(it.seen);
             at_least(Tier::LatCritical, draws && is_light)
         },
     },
     // Other tasks wait for the work of kernel threads.
     Rule {
         says: "it is a kernel thread",
+        learned: false,
         demands: |it, _| {
             let applies = it.knobs.rules.kworker_floor && is_kernel_thread(it.arrival);
             at_least(Tier::Interactive, applies)
@@ -185,15 +197,21 @@ const RULES: [Rule; 14] = [
     },
     Rule {
         says: "the user demands it of its name",
+        learned: false,
         demands: |it, _| match it.now.name {
             Name::Demands(tier) => TierDemand::Fixed(tier),
             _ => TierDemand::None,
         },
     },
-    Rule { says: "a rule of the user applies to its process", demands: |it, _| it.treatment },
+    Rule {
+        says: "a rule of the user applies to its process",
+        learned: false,
+        demands: |it, _| it.treatment,
+    },
     // SCHED_IDLE or nice 19: the kernel maps both to the lowest weight.
     Rule {
         says: "its class or nice value lets every task pass",
+        learned: false,
         demands: |it, _| batch(it.arrival.weight.get() == 1),
     },
 ];
@@ -223,9 +241,9 @@ impl Classification {
             Cause::New => {}
             Cause::Wakeup => {
                 self.cpu_bound = false;
-                self.fork_loop = seen.forks.is_loop(self.fork_loop, seen.takes());
+                self.fork_loop = seen.forks.is_loop(self.fork_loop, seen.share());
                 if seen.is_known() {
-                    self.score = by_score(seen.score(), knobs);
+                    self.tier_by_score = tier_by_score(seen.score(), knobs);
                 }
             }
             Cause::Requeue => {
@@ -233,20 +251,23 @@ impl Classification {
                     || is_long_runnable(now, arrival);
             }
         }
-        let (mut tier, mut reason, mut behaves) = (self.score, 0, self.score);
+        let (mut tier, mut reason, mut by_behaviour) = (self.tier_by_score, 0, self.tier_by_score);
         let subject = Subject { now: self, seen, arrival, knobs, treatment };
         for (number, rule) in RULES.iter().enumerate() {
-            let demanded = (rule.demands)(&subject, behaves).apply(tier);
+            let demand = (rule.demands)(&subject, by_behaviour);
+            let demanded = demand.apply(tier);
             if demanded != tier {
                 (tier, reason) = (demanded, number as u8);
             }
-            behaves = if number < BY_BEHAVIOUR { tier } else { behaves };
+            if rule.learned {
+                by_behaviour = demand.apply(by_behaviour);
+            }
         }
-        (self.tier, self.rule, self.behaves) = (tier, reason, behaves);
+        (self.tier, self.rule, self.tier_by_behaviour) = (tier, reason, by_behaviour);
     }
 }
 
-fn by_score(score: u32, knobs: &Knobs) -> Tier {
+fn tier_by_score(score: u32, knobs: &Knobs) -> Tier {
     match score {
         score if score >= knobs.lat_cri_high => Tier::LatCritical,
         score if score >= knobs.lat_cri_low => Tier::Interactive,
@@ -261,8 +282,7 @@ fn draws(seen: &Behaviour) -> bool {
 
 /// Whether a task takes more than half of a CPU.
 fn takes_half(seen: &Behaviour) -> bool {
-    let (taken, whole) = seen.takes();
-    2 * taken > whole
+    seen.share() > Share::HALF
 }
 
 /// Whether the task has not slept for [`RUNNABLE_MAX`], as far as that is known.

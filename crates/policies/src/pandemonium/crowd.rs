@@ -15,16 +15,18 @@
 //! has taken little for a second.
 
 use super::batch_starvation::WINDOW;
+use super::share::Share;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 
-/// Urgent tasks that take more than the machine divided by this are too many. Chosen: one ring
-/// that fills one CPU of two leaves the other one to Interactive tasks.
-const MOST: u64 = 2;
-/// The first tasks in the crowd take more than a CPU divided by this. Chosen: four tasks in a ring.
-const PARTS_MIN: u64 = 4;
-/// Tasks that take less than a CPU divided by this never are. Chosen: below an audio client's 3 %.
-const PARTS_MAX: u64 = 64;
+/// Urgent tasks that take more than this part of the machine are too many. Chosen: one ring that
+/// fills one CPU of two leaves the other one to Interactive tasks.
+const MOST: Share = Share::HALF;
+/// The first tasks in the crowd take more than this share of a CPU. Chosen: four tasks in a ring.
+const LIMIT_FIRST: Share = Share::one_in(4);
+/// Tasks that take less than this share are never in the crowd. Chosen: below an audio client's
+/// 3 %.
+const LIMIT_LEAST: Share = Share::one_in(64);
 /// The crowd ends after so many windows in which its tasks and the urgent ones are not too many.
 const CALM_WINDOWS: u8 = 4;
 
@@ -36,8 +38,8 @@ pub struct Crowd {
     /// CPU time of LatCritical tasks, and of those in the crowd.
     urgent: Span,
     crowd: Span,
-    /// A task that takes more than a CPU divided by this comes into the crowd; 0 if there is none.
-    parts: u64,
+    /// A task that takes more than this share of a CPU comes into the crowd, if there is one.
+    limit: Option<Share>,
     /// Windows since the last one in which there were too many.
     calm: u8,
 }
@@ -49,7 +51,7 @@ impl Crowd {
             began: Stamp::default(),
             urgent: Span::ZERO,
             crowd: Span::ZERO,
-            parts: 0,
+            limit: None,
             calm: 0,
         }
     }
@@ -71,22 +73,22 @@ impl Crowd {
 
     /// Evaluates a window. While the urgent tasks outside the crowd take too much, it grows.
     fn evaluate(&mut self, length: Span) {
-        let most = length.scale(self.cpus, MOST);
-        let too_much = |time: Span| time > most;
+        let most = MOST * Share::of_cpus(self.cpus);
+        let too_much = |time: Span| Share::of_time(time, length) > most;
         let is_calm = !too_much(self.urgent + self.crowd);
         self.calm = if is_calm { self.calm.saturating_add(1) } else { 0 };
-        self.parts = match self.parts {
-            parts if too_much(self.urgent) => (parts * 2).clamp(PARTS_MIN, PARTS_MAX),
-            parts if self.calm < CALM_WINDOWS => parts,
-            _ => 0,
+        let grown = |limit: Share| (Share::HALF * limit).max(LIMIT_LEAST);
+        self.limit = match self.limit {
+            limit if too_much(self.urgent) => Some(limit.map_or(LIMIT_FIRST, grown)),
+            limit if self.calm < CALM_WINDOWS => limit,
+            _ => None,
         };
     }
 
-    /// Whether a task that uses `taken` of `whole`, the time of one CPU, is in the crowd. `before`
-    /// is the previous result for this task.
-    pub fn holds(&self, before: bool, (taken, whole): (u64, u64)) -> bool {
-        let parts = if before && self.parts > 0 { PARTS_MAX } else { self.parts };
-        taken * parts > whole
+    /// Whether a task that takes `share` of a CPU is in the crowd. `before` is the previous result
+    /// for this task.
+    pub fn holds(&self, before: bool, share: Share) -> bool {
+        self.limit.is_some_and(|limit| share > if before { LIMIT_LEAST } else { limit })
     }
 }
 
@@ -106,14 +108,15 @@ mod tests {
         }
     }
 
-    const QUARTER: (u64, u64) = (26, 100);
-    const TENTH: (u64, u64) = (10, 100);
+    const QUARTER: Share = Share::of(26, 100);
+    const TENTH: Share = Share::of(10, 100);
+    const ALL: Share = Share::one_in(1);
 
     #[test]
     fn nobody_is_in_the_crowd_while_urgent_tasks_leave_half_of_the_machine() {
         let mut crowd = Crowd::new(2);
         pass(&mut crowd, 8, 99, 0);
-        assert!(!crowd.holds(false, (1, 1)));
+        assert!(!crowd.holds(false, ALL));
     }
 
     #[test]
@@ -121,11 +124,11 @@ mod tests {
         let mut crowd = Crowd::new(2);
         pass(&mut crowd, 1, 120, 0);
         assert!(crowd.holds(false, QUARTER) && !crowd.holds(false, TENTH));
-        assert!(crowd.holds(true, (2, 100)) && !crowd.holds(false, (2, 100)));
+        assert!(crowd.holds(true, Share::of(2, 100)) && !crowd.holds(false, Share::of(2, 100)));
         pass(&mut crowd, 2, 120, 0);
         assert!(crowd.holds(false, TENTH));
         pass(&mut crowd, 8, 120, 0);
-        assert!(!crowd.holds(false, (1, 100)));
+        assert!(!crowd.holds(false, Share::of(1, 100)));
     }
 
     #[test]
@@ -136,12 +139,12 @@ mod tests {
         assert!(crowd.holds(false, QUARTER) && !crowd.holds(false, TENTH));
         // Its tasks wait for others.
         pass(&mut crowd, 3, 30, 20);
-        assert!(crowd.holds(false, QUARTER) && crowd.holds(true, (2, 100)));
+        assert!(crowd.holds(false, QUARTER) && crowd.holds(true, Share::of(2, 100)));
         pass(&mut crowd, 1, 30, 90);
         pass(&mut crowd, 3, 30, 20);
         assert!(crowd.holds(false, QUARTER));
         pass(&mut crowd, 1, 30, 20);
-        assert!(!crowd.holds(true, (1, 1)));
+        assert!(!crowd.holds(true, ALL));
     }
 
     /// The first window begins with the clock, at the start of the machine.
@@ -149,7 +152,7 @@ mod tests {
     fn a_window_of_a_year_on_very_many_cpus_is_not_full() {
         let mut crowd = Crowd::new(1024);
         crowd.on_message(Stamp::from_nanos(1 << 55), Tier::LatCritical, false, WINDOW);
-        assert!(!crowd.holds(false, (1, 1)));
+        assert!(!crowd.holds(false, ALL));
     }
 
     #[test]
@@ -160,6 +163,6 @@ mod tests {
             crowd.on_message(now, Tier::Interactive, false, WINDOW);
             crowd.on_message(now, Tier::Batch, true, WINDOW);
         }
-        assert!(!crowd.holds(false, (1, 1)));
+        assert!(!crowd.holds(false, ALL));
     }
 }

@@ -20,10 +20,16 @@ use crate::scaling::Scaling;
 use pandemonium_engine::task::{Tier, Weight};
 use pandemonium_engine::time::{Span, Vtime};
 
-/// The weight for which virtual time equals CPU time (PANDEMONIUM 5.4.13); nice 0 has 100.
-const WEIGHT_ONE: u64 = 128;
-/// One unit of sleeper credit, and the most that CPU time since the last wakeup counts for Batch.
+/// The weight for which virtual time equals CPU time, and a Batch slice is a whole one (PANDEMONIUM
+/// 5.4.13); nice 0 has 100.
+pub const WEIGHT_ONE: u64 = 128;
+/// One unit of sleeper credit (PANDEMONIUM 5.4.13).
 const CREDIT_UNIT: Span = Span::from_millis(40);
+/// The most that CPU time since the last wakeup counts for Batch (PANDEMONIUM 5.4.13).
+const BATCH_AWAKE_CAP: Span = Span::from_millis(40);
+/// The clock is at most this far behind the first key of the Batch queue: a key exceeds the virtual
+/// time of its task by no more.
+const CLOCK_BEHIND_MAX: Span = BATCH_AWAKE_CAP;
 /// A task this far behind the clock has had less than its share. Chosen: half a unit of credit, and
 /// more than the slices by which equal hogs differ.
 const FAR_BEHIND: Span = Span::from_millis(20);
@@ -38,11 +44,11 @@ const DEPTH_BUSY: usize = 4;
 /// Batch (PANDEMONIUM 5.4.13).
 pub fn effective_weight(weight: Weight, tier: Tier) -> u64 {
     let tier_weight = match tier {
-        Tier::LatCritical => 256,
-        Tier::Interactive => 192,
-        Tier::Batch => 128,
+        Tier::LatCritical => 2 * WEIGHT_ONE,
+        Tier::Interactive => WEIGHT_ONE * 3 / 2,
+        Tier::Batch => WEIGHT_ONE,
     };
-    ((weight.get() * tier_weight) >> 7).max(1)
+    (weight.get() * tier_weight / WEIGHT_ONE).max(1)
 }
 
 /// The effective weight of a Batch task of nice 0.
@@ -71,7 +77,7 @@ pub fn awake_cap(tier: Tier) -> Span {
     match tier {
         Tier::LatCritical => Span::from_millis(20),
         Tier::Interactive => Span::from_millis(30),
-        Tier::Batch => CREDIT_UNIT,
+        Tier::Batch => BATCH_AWAKE_CAP,
     }
 }
 
@@ -125,14 +131,13 @@ impl Clock {
     /// runnable.
     ///
     /// `contenders` is an estimate, because the kernel reports only the number of running tasks. So
-    /// the clock is bounded by `neediest`, the first key of the Batch queue. That key exceeds the
-    /// task's virtual time by at most [`awake_cap`]. The clock stops while it is ahead of that key,
-    /// and it stays at most the cap behind it.
+    /// the clock is bounded by `neediest`, the first key of the Batch queue. The clock stops while
+    /// it is ahead of that key, and it stays at most [`CLOCK_BEHIND_MAX`] behind it.
     pub fn advance(&mut self, ran: Span, contenders: u64, neediest: Option<Vtime>) {
         let moved = self.now.after(charge(ran, contenders.max(1)));
         self.now = match neediest {
             Some(key) if key < self.now => self.now,
-            Some(key) => moved.min(key).max(key.before(awake_cap(Tier::Batch))),
+            Some(key) => moved.min(key).max(key.before(CLOCK_BEHIND_MAX)),
             None => moved,
         };
     }

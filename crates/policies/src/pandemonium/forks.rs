@@ -8,6 +8,7 @@
 use super::Pandemonium;
 use super::classify::Classification;
 use super::known::NamePrediction;
+use super::share::Share;
 use pandemonium_engine::runqueue::Slot;
 use pandemonium_engine::task::{Arrival, Cause};
 use pandemonium_engine::time::{Span, Stamp};
@@ -18,6 +19,12 @@ const FORK_COST: Span = Span::from_millis(1);
 /// A task forks until so many wakeups after its last fork. Chosen: more than a loop has between two
 /// forks, fewer than a game has in a few frames.
 const FORKS_FOR: u8 = 8;
+/// A task becomes a fork loop above this share of a CPU. Chosen: twelve forks every 100 ms, or
+/// eight every 48 ms, take up to a quarter of a CPU, and a fork loop takes half of one or more.
+const LOOP_ENTRY: Share = Share::of(3, 8);
+/// It stays one down to this share. Chosen: beside hogs, a fork loop that is Batch takes a fifth of
+/// a CPU.
+const LOOP_EXIT: Share = Share::one_in(6);
 /// A new task that has used less CPU time than this was just forked. Chosen: the kernel charges the
 /// child for its own part of a fork, which takes tens of microseconds.
 const JUST_FORKED: Span = Span::from_micros(100);
@@ -59,13 +66,11 @@ impl Forks {
         (run - FORK_COST.scale(self.count(), 1)).max(run.scale(1, self.count() + 1))
     }
 
-    /// Whether the task is a fork loop: it forks, and uses `taken` of `whole`, the time of one CPU.
-    /// `before` is the previous result. It becomes one above 3/8 of a CPU and stays one down to
-    /// 1/6. Chosen: twelve forks every 100 ms, or eight every 48 ms, take up to a quarter of a CPU.
-    /// A fork loop takes half of a CPU or more, and a fifth while it is Batch beside hogs.
-    pub fn is_loop(&self, before: bool, (taken, whole): (u64, u64)) -> bool {
-        let least = if before { whole / 6 } else { whole * 3 / 8 };
-        self.forks_for > 0 && taken > least
+    /// Whether the task is a fork loop: it forks, and takes a large `share` of a CPU. `before` is
+    /// the previous result.
+    pub fn is_loop(&self, before: bool, share: Share) -> bool {
+        let limit = if before { LOOP_EXIT } else { LOOP_ENTRY };
+        self.forks_for > 0 && share > limit
     }
 }
 
@@ -121,7 +126,7 @@ mod tests {
         for wakeups in 0..=FORKS_FOR {
             forks.note_wakeup();
             forks.begin();
-            assert_eq!(forks.is_loop(false, (1, 2)), wakeups < FORKS_FOR, "{wakeups}");
+            assert_eq!(forks.is_loop(false, Share::HALF), wakeups < FORKS_FOR, "{wakeups}");
         }
     }
 }

@@ -55,7 +55,8 @@ pub enum NamePrediction {
 /// The place of a task among those of its tier that were decided at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
-    /// A known task that has just woken up, or a Batch task that is owed its slice.
+    /// A known task that has just woken up, or a Batch task that has had less than its share and
+    /// was preempted.
     First,
     /// It has never run.
     New,
@@ -84,7 +85,7 @@ impl Task {
         self.behaviour = observed.unwrap_or_default();
         if let Some(prediction) = prediction {
             self.name_prediction = NamePrediction::Tier(prediction.tier);
-            self.classification.score = prediction.tier;
+            self.classification.tier_by_score = prediction.tier;
             self.behaviour = Behaviour::predicted(&prediction);
         }
         if observed.is_none() {

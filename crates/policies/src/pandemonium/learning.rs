@@ -36,7 +36,7 @@ impl Learning for Pandemonium {
     fn import(&mut self, memo: Memo) {
         let classification = Classification {
             tier: memo.tier,
-            score: memo.tier,
+            tier_by_score: memo.tier,
             cpu_bound: memo.tier == Tier::Batch,
             ..Classification::of(self.classifier.look_up(&memo.comm))
         };
@@ -68,7 +68,7 @@ impl Pandemonium {
             return;
         }
         task.learned = Some(self.minute);
-        let mut observed = task.behaviour.observation(task.classification.behaves);
+        let mut observed = task.behaviour.observation(task.classification.tier_by_behaviour);
         observed.program = program;
         if let NamePrediction::Tier(tier) = task.name_prediction {
             observed.predicted = Some(tier);

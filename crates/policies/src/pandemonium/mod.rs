@@ -5,39 +5,49 @@
 //!
 //! ```text
 //! arrival -> behaviour -> classify -> fair (virtual time) -> queue of its tier
-//! next    -> order (whose turn) -> slices -> placement
+//! next    -> dispatch order -> slice -> DSQ key -> placement
 //! ```
 //!
-//! Each step is a module and a pure function of state and time; this one joins them.
+//! Each step is a module, and this one joins them. `dispatch_order`, `slices`, `dsq_key` and
+//! `share` are pure functions of their arguments; `pick` and `explain` read the policy and change
+//! nothing. `behaviour`, `classify`, `known`, `forks`, `fair`, `placement`, `assigned`,
+//! `batch_starvation` and `crowd` each keep some state, which messages, dispatches or the user
+//! change, and answer by that state and their arguments alone. `learning`, `hotplug`,
+//! `begin_forked` in `forks` and `charge_deficit` in `standing_orders` change the policy itself. No
+//! module reads a clock: time is an argument.
 
 mod assigned;
 mod batch_starvation;
 mod behaviour;
 pub mod classify;
 mod crowd;
+mod dispatch_order;
+mod dsq_key;
 mod explain;
 mod fair;
 mod forks;
 mod hotplug;
 mod known;
 mod learning;
-mod order;
-mod orders;
 mod pick;
 pub(crate) mod placement;
 mod policy_type;
+mod share;
 mod slices;
+mod standing_orders;
 
 use self::assigned::Assigned;
 use self::batch_starvation::{BatchStarvation, Use};
+pub use self::behaviour::SLEEP_LONG;
 use self::classify::Classifier;
 use self::crowd::Crowd;
+pub use self::dispatch_order::LOW_WEIGHT_WAIT;
+use self::dispatch_order::{Group, Turns};
+use self::dsq_key::key_offset;
 use self::fair::{Clock, KeyInput, charge, effective_weight, ordinary_batch_weight};
 use self::forks::has_just_forked;
 use self::known::{NamePrediction, Rank, Task};
 use self::learning::program_of;
-pub use self::order::LOW_WEIGHT_WAIT;
-use self::order::{Group, Turns};
 use self::placement::{PlacementContext, Placer};
 use self::slices::slice;
 use crate::control::detect::Detectors;
@@ -88,8 +98,8 @@ pub struct Pandemonium {
     turns: Turns,
     /// Number of times that knobs or assigned processes changed: orders of before end.
     tunings: u32,
-    /// The count of executed orders that `turns` includes.
-    passed: u32,
+    /// The sum of the deficit that orders made, as far as `turns` includes it.
+    order_deficit: u32,
     before: Before,
 }
 
@@ -127,7 +137,7 @@ impl Pandemonium {
             clock: Clock::default(),
             turns: Turns::default(),
             tunings: 0,
-            passed: 0,
+            order_deficit: 0,
             before: Before::default(),
         }
     }
@@ -181,17 +191,17 @@ impl Pandemonium {
         let is_behind = self.clock.is_far_ahead_of(task.vruntime);
         let given_by = || self.assigned.knobs(before.treatment, knobs);
         task.note_end(arrival.cause, ran, is_behind, given_by);
-        let (tier, takes) = (before.tier, task.behaviour.takes());
-        let used = Use { tier, cause: arrival.cause, since, ran, takes };
+        let (tier, share) = (before.tier, task.behaviour.share());
+        let used = Use { tier, cause: arrival.cause, since, ran, share };
         self.batch_starvation.on_message(now, &used);
         self.crowd.on_message(now, tier, before.in_crowd, ran);
         task.behaviour.observe(now, arrival, since, ran);
         let its = &mut task.classification;
         its.treatment = treatment;
-        let takes = task.behaviour.takes();
+        let share = task.behaviour.share();
         its.over_share =
-            self.batch_starvation.over_share(now, before.over_share, before.tier, takes);
-        its.in_crowd = self.crowd.holds(before.in_crowd, takes);
+            self.batch_starvation.over_share(now, before.over_share, before.tier, share);
+        its.in_crowd = self.crowd.holds(before.in_crowd, share);
         its.update(now, &task.behaviour, arrival, self.assigned.demand(treatment), knobs);
         let turned = its.cpu_bound && !before.cpu_bound;
         task.weight = arrival.weight;
@@ -296,20 +306,20 @@ impl Pandemonium {
         let knobs = self.assigned.knobs(treatment, context.knobs);
         let slice = slice(&task.need(&knobs), context.mode, &knobs);
         let rank = task.rank(context.knobs);
-        let key = context.now + self.key_offset(slice, tier, rank);
+        let key = context.now + key_offset(slice, tier, rank, context.limits, context.knobs);
         let domain = self.assigned.domain(treatment);
-        let lone_wakee =
-            task.behaviour.awake() == Span::ZERO && self.queues.iter().all(Runqueue::is_empty);
-        let (placement, preempt) = self.placer.place(request, tier, lone_wakee, domain, context);
-        self.placer.note(placement, tier, slice, context);
+        let is_lone_wakee =
+            || task.behaviour.awake() == Span::ZERO && self.queues.iter().all(Runqueue::is_empty);
+        let placed = self.placer.place(request, tier, domain, context, is_lone_wakee);
+        self.placer.note(placed.placement, tier, slice, context);
         Dispatch {
             pid: request.pid,
             ticket: request.ticket,
-            placement,
+            placement: placed.placement,
             slice,
             vtime: Vtime::from_raw(key.as_nanos()),
             tier,
-            preempt,
+            preempt: placed.kick,
             reason,
             order: None,
         }
@@ -346,7 +356,7 @@ impl Policy for Pandemonium {
 
     fn next(&mut self, now: Stamp, view: &MachineView) -> Option<Dispatch> {
         self.detectors.longrun.observe(now, self.batch_waits());
-        self.note_passed(view.passed);
+        self.charge_deficit(view.order_deficit);
         let (limits, knobs) = (self.limits, self.knobs);
         let mode = self.mode(now);
         let context = PlacementContext { now, view, mode, limits: &limits, knobs: &knobs };
@@ -400,6 +410,11 @@ impl Policy for Pandemonium {
 
     fn waiting(&self) -> &dyn Waiting {
         &self.table
+    }
+
+    fn urgent_wait(&self, now: Stamp) -> Span {
+        let oldest = self.table.oldest_of(Group::Urgent.class());
+        oldest.map_or(Span::ZERO, |slot| self.table.waited(slot, now))
     }
 
     fn tune(&mut self, values: &Values) {

@@ -3,7 +3,7 @@
 //! Which of the waiting tasks is dispatched next.
 
 use super::Pandemonium;
-use super::order::{Choice, Group, LOW_WEIGHT_WAIT, Situation, choose};
+use super::dispatch_order::{Choice, Group, LOW_WEIGHT_WAIT, Situation, choose};
 use super::placement::PlacementContext;
 use pandemonium_engine::runqueue::Slot;
 use pandemonium_engine::task::{Reason, Tier};

@@ -64,6 +64,27 @@ pub struct PlacementContext<'a> {
     pub knobs: &'a Knobs,
 }
 
+/// Where a task goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    pub placement: Placement,
+    /// The running task there must be preempted for it.
+    pub kick: bool,
+}
+
+impl Placed {
+    /// In the CPU's own queue, until the CPU serves it.
+    fn at(cpu: CpuId) -> Placed {
+        Placed { placement: Placement::Cpu(cpu), kick: false }
+    }
+
+    /// Where the task goes by its own request.
+    fn usual(request: &Request, view: &MachineView, knobs: &Knobs) -> Placed {
+        let (placement, kick) = usual_place(request, view, knobs.place_rules());
+        Placed { placement, kick }
+    }
+}
+
 impl Placer {
     /// A placer for this machine and domain.
     pub fn new(setup: &Setup) -> Placer {
@@ -85,52 +106,62 @@ impl Placer {
         self.domain.is_some()
     }
 
-    /// Where the task goes, and whether the running task there must be preempted for it. The result
-    /// is that of [`usual_place`], unless a limit, a mode or a domain changes it: the task's `own`,
-    /// else that of all tasks. `lone_wakee` says that the task has not run since it woke up, and
-    /// that no other task waits for a decision.
+    /// Where the task goes. The result is that of [`usual_place`], unless a limit, a mode or a
+    /// domain changes it: the task's `own`, else that of all tasks. `is_lone_wakee` tells whether
+    /// the task has not run since it woke up and no other task waits for a decision.
     pub fn place(
         &self,
         request: &Request,
         tier: Tier,
-        lone_wakee: bool,
         own: Option<&Domain>,
         context: &PlacementContext,
-    ) -> (Placement, bool) {
+        is_lone_wakee: impl FnOnce() -> bool,
+    ) -> Placed {
+        let (view, knobs) = (context.view, context.knobs);
         let domain = own.or(self.domain.as_ref());
         if let Some(cpu) = domain.and_then(|it| self.place_in_domain(it, request, context)) {
             // The CPU on which the process decides is free when the round ends.
-            let is_here = context.view.here == Some(cpu);
-            let kicks = request.kicked == Some(cpu) && !is_here && context.knobs.rules.preempt;
-            return (Placement::Cpu(cpu), kicks);
+            let is_here = view.here == Some(cpu);
+            let kick = request.kicked == Some(cpu) && !is_here && knobs.rules.preempt;
+            return Placed { placement: Placement::Cpu(cpu), kick };
         }
-        let (view, knobs) = (context.view, context.knobs);
-        let anywhere = knobs.affinity == Affinity::Off;
-        let near = if anywhere { view.here.unwrap_or(request.cpu) } else { request.cpu };
-        match usual_place(request, view, knobs.place_rules()) {
-            (Placement::Cpu(cpu), _)
-                if request.kicked.is_some()
-                    && knobs.rules.depth_gate
-                    && !self.has_space(cpu, tier, context) =>
-            {
-                (Placement::Any { near }, false)
-            }
-            _ if knobs.rules.low_power
-                && tier == Tier::Batch
-                && would_wake(request, lone_wakee, view) =>
-            {
-                let awake = self.awake(request, context);
-                (awake.map_or(Placement::Any { near }, Placement::Cpu), false)
-            }
-            (Placement::Any { .. }, _) => (Placement::Any { near }, false),
-            // Wakees that an order queued wait in the shared DSQ, which a CPU serves after its own.
-            (Placement::Cpu(_), false)
-                if tier == Tier::Batch && request.kicked.is_some() && knobs.gives_orders() =>
-            {
-                (Placement::Any { near }, false)
-            }
-            placed => placed,
+        let near = match view.here {
+            Some(here) if knobs.affinity == Affinity::Off => here,
+            _ => request.cpu,
+        };
+        let anywhere = Placed { placement: Placement::Any { near }, kick: false };
+        let usual = Placed::usual(request, view, knobs);
+        // The depth gate comes before low power, which may choose the CPU of the scheduler process:
+        // a full queue gets no further task in any mode.
+        if !self.passes_depth_gate(usual.placement, request, tier, context) {
+            return anywhere;
         }
+        // Low power comes before the rest: the shared DSQ may wake an idle CPU, and an interrupted
+        // CPU was interrupted only for the scheduler process.
+        let saves = knobs.rules.low_power && tier == Tier::Batch;
+        if saves && would_wake(request, view, is_lone_wakee) {
+            return self.awake(request, context).map_or(anywhere, Placed::at);
+        }
+        let Placement::Cpu(_) = usual.placement else { return anywhere };
+        // Wakees that an order queued wait in the shared DSQ, which a CPU serves after its own. A
+        // CPU that is kicked for the task takes it at once.
+        let is_beside_orders =
+            tier == Tier::Batch && request.kicked.is_some() && knobs.gives_orders();
+        if is_beside_orders && !usual.kick { anywhere } else { usual }
+    }
+
+    /// Whether the depth gate lets the task into the own queue of its CPU. The gate is only for
+    /// tasks for which a CPU was interrupted.
+    fn passes_depth_gate(
+        &self,
+        placement: Placement,
+        request: &Request,
+        tier: Tier,
+        context: &PlacementContext,
+    ) -> bool {
+        let Placement::Cpu(cpu) = placement else { return true };
+        let is_gated = request.kicked.is_some() && context.knobs.rules.depth_gate;
+        !is_gated || self.has_space(cpu, tier, context)
     }
 
     /// A CPU that need not be woken for the task: the busy CPU with the fewest waiting tasks, of
@@ -283,10 +314,11 @@ impl Placer {
 /// after a round for a lone wakee: a task that it has interrupted would wait for a decision. Not
 /// while decided tasks wait in the shared queue: a CPU serves its own queue first, so tasks that
 /// may use no idle CPU would starve there.
-fn would_wake(request: &Request, lone_wakee: bool, view: &MachineView) -> bool {
-    let here = view.here.filter(|_| lone_wakee);
-    let others = view.idle.iter().filter(|cpu| view.here != Some(*cpu));
-    view.queued == 0 && others.chain(here).any(|cpu| may_use(request, cpu))
+fn would_wake(request: &Request, view: &MachineView, is_lone_wakee: impl FnOnce() -> bool) -> bool {
+    let mut others = view.idle.iter().filter(|cpu| view.here != Some(*cpu));
+    let may_use_here = || view.here.is_some_and(|here| may_use(request, here));
+    view.queued == 0
+        && (others.any(|cpu| may_use(request, cpu)) || may_use_here() && is_lone_wakee())
 }
 
 #[cfg(test)]
@@ -321,10 +353,15 @@ mod tests {
         MachineView { cpus: 4, running: 4, here: Some(cpu(here)), ..MachineView::default() }
     }
 
-    const ANYWHERE: (Placement, bool) = (Placement::Any { near: CpuId::new(1).unwrap() }, false);
+    const ANYWHERE: Placed =
+        Placed { placement: Placement::Any { near: CpuId::new(1).unwrap() }, kick: false };
 
-    fn place(request: &Request, view: &MachineView, knobs: &Knobs) -> (Placement, bool) {
-        usual_place(request, view, knobs.place_rules())
+    fn at(number: i32) -> Placed {
+        Placed::at(cpu(number))
+    }
+
+    fn kicked_at(number: i32) -> Placed {
+        Placed { kick: true, ..at(number) }
     }
 
     /// The placement by a placer that sent `sent` tasks to CPU 2 100 us ago.
@@ -334,7 +371,7 @@ mod tests {
         request: &Request,
         view: &MachineView,
         knobs: &Knobs,
-    ) -> (Placement, bool) {
+    ) -> Placed {
         let limits = Scaling::new(4);
         let context = |now, knobs| PlacementContext {
             now: Stamp::from_nanos(now),
@@ -349,30 +386,30 @@ mod tests {
             let then = context(1 << 30, &usual);
             placer.note(Placement::Cpu(cpu(2)), Tier::LatCritical, usual.slice, &then);
         }
-        placer.place(request, tier, false, None, &context((1 << 30) + 100_000, knobs))
+        placer.place(request, tier, None, &context((1 << 30) + 100_000, knobs), || false)
     }
 
     #[test]
     fn after_a_kick_the_task_goes_to_the_cpu_of_the_scheduler_process_if_allowed() {
         let knobs = Knobs::default();
-        let placed = |here| place(&request(Some(1)), &view(here), &knobs);
-        assert_eq!(placed(2), (Placement::Cpu(cpu(2)), false));
+        let placed = |here| Placed::usual(&request(Some(1)), &view(here), &knobs);
+        assert_eq!(placed(2), at(2));
         // The task may not use that CPU, so the interrupted CPU is interrupted again.
-        assert_eq!(placed(3), (Placement::Cpu(cpu(1)), true));
+        assert_eq!(placed(3), kicked_at(1));
         let unknown = Request { allowed: None, ..request(Some(1)) };
-        assert_eq!(place(&unknown, &view(2), &knobs), (Placement::Cpu(cpu(1)), true));
+        assert_eq!(Placed::usual(&unknown, &view(2), &knobs), kicked_at(1));
         let mut no_preempt = knobs;
         no_preempt.rules.preempt = false;
-        assert_eq!(place(&unknown, &view(2), &no_preempt), (Placement::Cpu(cpu(1)), false));
+        assert_eq!(Placed::usual(&unknown, &view(2), &no_preempt), at(1));
     }
 
     #[test]
     fn without_a_kick_the_task_goes_to_any_cpu_unless_it_is_bound_to_one() {
         let local = Knobs { percpu_local: true, ..Knobs::default() };
         let bound = Request { cpus_allowed: 1, ..request(None) };
-        assert_eq!(place(&request(None), &view(2), &local), ANYWHERE);
-        assert_eq!(place(&bound, &view(2), &Knobs::default()), ANYWHERE);
-        assert_eq!(place(&bound, &view(2), &local), (Placement::Cpu(cpu(1)), false));
+        assert_eq!(Placed::usual(&request(None), &view(2), &local), ANYWHERE);
+        assert_eq!(Placed::usual(&bound, &view(2), &Knobs::default()), ANYWHERE);
+        assert_eq!(Placed::usual(&bound, &view(2), &local), at(1));
     }
 
     /// A CPU serves its own queue first, and wakees that an order queued are in the shared one.
@@ -382,11 +419,11 @@ mod tests {
         without.rules.orders = false;
         let placed_at =
             |here, tier, knobs: &Knobs| placed(0, tier, &request(Some(1)), &view(here), knobs);
-        let (own, with) = ((Placement::Cpu(cpu(2)), false), Knobs::default());
+        let (own, with) = (at(2), Knobs::default());
         assert_eq!(placed_at(2, Tier::Batch, &without), own);
         assert_eq!(placed_at(2, Tier::Batch, &with), ANYWHERE);
         assert_eq!(placed_at(2, Tier::Interactive, &with), own);
-        assert_eq!(placed_at(3, Tier::Batch, &with), (Placement::Cpu(cpu(1)), true));
+        assert_eq!(placed_at(3, Tier::Batch, &with), kicked_at(1));
     }
 
     /// Two tasks with a kick are decided in one round. The CPU is free for the first of them.
@@ -404,17 +441,17 @@ mod tests {
             let mut placer = Placer::new(&Setup::of_cpus(4));
             let slice = Span::from_micros(slice_us);
             placer.note(Placement::Cpu(cpu(2)), Tier::LatCritical, slice, &context(0));
-            placer.place(&request(Some(1)), Tier::LatCritical, false, None, &context(later))
+            placer.place(&request(Some(1)), Tier::LatCritical, None, &context(later), || false)
         };
-        assert_eq!(second(150, 0), (Placement::Cpu(cpu(2)), false));
+        assert_eq!(second(150, 0), at(2));
         assert_eq!(second(1_000, 0), ANYWHERE);
-        assert_eq!(second(1_000, 20_000), (Placement::Cpu(cpu(2)), false), "another round");
+        assert_eq!(second(1_000, 20_000), at(2), "another round");
     }
 
     #[test]
     fn a_full_queue_sends_the_next_task_elsewhere() {
         let (kicked, view, knobs) = (request(Some(2)), view(2), Knobs::default());
-        let here = (Placement::Cpu(cpu(2)), false);
+        let here = at(2);
         let at_depth = |sent, knobs: &Knobs| placed(sent, Tier::Interactive, &kicked, &view, knobs);
         assert_eq!([at_depth(1, &knobs), at_depth(2, &knobs)], [here, ANYWHERE]);
         let mut open = knobs;
@@ -430,11 +467,11 @@ mod tests {
         let mut saving = Knobs::default();
         saving.rules.low_power = true;
         let idle = MachineView { running: 2, idle: cpus(0b10), ..view(2) };
-        let here = (Placement::Cpu(cpu(2)), false);
+        let here = at(2);
         let asked = |tier, view: &MachineView, knobs| placed(0, tier, &request(None), view, knobs);
         assert_eq!(asked(Tier::Batch, &idle, &saving), here);
         let beside = MachineView { idle: cpus(0b100), busy: cpus(0b1010), ..view(0) };
-        let on_one = (Placement::Cpu(cpu(1)), false);
+        let on_one = at(1);
         assert_eq!(
             asked(Tier::Batch, &beside, &saving),
             on_one,
@@ -448,7 +485,7 @@ mod tests {
         assert_eq!(asked(Tier::Batch, &bound, &saving), ANYWHERE, "the task may use no idle CPU");
         let alone = MachineView { here: Some(cpu(2)), ..beside };
         assert_eq!(asked(Tier::Batch, &alone, &saving), ANYWHERE, "2 is awake");
-        assert!(would_wake(&request(None), true, &alone), "2 is awake for this task only");
+        assert!(would_wake(&request(None), &alone, || true), "2 is awake for this task only");
         let queued = MachineView { queued: 1, ..beside };
         assert_eq!(asked(Tier::Batch, &queued, &saving), ANYWHERE, "another task would starve");
         assert_eq!(asked(Tier::Batch, &idle, &Knobs::default()), ANYWHERE);
@@ -457,7 +494,7 @@ mod tests {
     #[test]
     fn with_affinity_off_the_search_starts_at_the_cpu_of_the_scheduler_process() {
         let off = Knobs { affinity: Affinity::Off, ..Knobs::default() };
-        let near_here = (Placement::Any { near: cpu(3) }, false);
+        let near_here = Placed { placement: Placement::Any { near: cpu(3) }, kick: false };
         assert_eq!(placed(0, Tier::Batch, &request(None), &view(3), &off), near_here);
     }
 
@@ -580,9 +617,9 @@ mod tests {
         let (now, mode) = (Stamp::from_nanos(1 << 30), Mode::default());
         let context = PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
         let request = Request { cpus_allowed: 4, allowed: Some(CpuSet::ALL), ..request(None) };
-        let placed = |own| placer.place(&request, Tier::Batch, false, own, &context).0;
-        assert_eq!(placed(None), Placement::Cpu(cpu(0)));
-        assert_eq!(placed(Some(&of(3))), Placement::Cpu(cpu(3)));
+        let placed = |own| placer.place(&request, Tier::Batch, own, &context, || false);
+        assert_eq!(placed(None), at(0));
+        assert_eq!(placed(Some(&of(3))), at(3));
     }
 
     #[test]
@@ -595,10 +632,10 @@ mod tests {
             let view = view(here);
             let context =
                 PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
-            placer.place(&request(Some(2)), Tier::LatCritical, false, None, &context)
+            placer.place(&request(Some(2)), Tier::LatCritical, None, &context, || false)
         };
-        assert_eq!(placed(2), (Placement::Cpu(cpu(2)), false));
-        assert_eq!(placed(1), (Placement::Cpu(cpu(2)), true));
+        assert_eq!(placed(2), at(2));
+        assert_eq!(placed(1), kicked_at(2));
     }
 
     #[test]
@@ -640,13 +677,13 @@ mod tests {
         let context = PlacementContext { now, view: &view, mode, limits: &limits, knobs: &knobs };
         let mut placer = Placer::new(&Setup::of_cpus(4));
         let mut send = |tier| {
-            let (placement, _) = placer.place(&request(Some(1)), tier, false, None, &context);
-            placer.note(placement, tier, knobs.slice, &context);
-            placement
+            let placed = placer.place(&request(Some(1)), tier, None, &context, || false);
+            placer.note(placed.placement, tier, knobs.slice, &context);
+            placed
         };
-        let own = Placement::Cpu(cpu(2));
-        assert_eq!([send(Tier::Interactive), send(Tier::Interactive)], [own, ANYWHERE.0]);
-        assert_eq!([send(Tier::LatCritical), send(Tier::LatCritical)], [own, ANYWHERE.0]);
-        assert_eq!(send(Tier::Interactive), ANYWHERE.0);
+        let own = at(2);
+        assert_eq!([send(Tier::Interactive), send(Tier::Interactive)], [own, ANYWHERE]);
+        assert_eq!([send(Tier::LatCritical), send(Tier::LatCritical)], [own, ANYWHERE]);
+        assert_eq!(send(Tier::Interactive), ANYWHERE);
     }
 }

@@ -3,6 +3,7 @@
 //! The length of a slice. LatCritical and Interactive tasks get as long as they usually run,
 //! because a user waits for them. Batch tasks get a long slice, because that gives throughput.
 
+use super::fair::WEIGHT_ONE;
 use crate::knobs::Knobs;
 use pandemonium_engine::Mode;
 use pandemonium_engine::task::Tier;
@@ -26,15 +27,18 @@ pub struct Need {
 /// LatCritical gets 1.5 times its expected run, Interactive twice. The limit for both is the knob's
 /// slice, or the burst slice during a burst or a long run. Each fork since the wakeup raises the
 /// limit by the same amount, up to a batch slice: the CPU time of a fork is spent for the child,
-/// and a parent that waits delays its next children. Batch gets the batch slice by weight: 128 and
-/// above the whole, nice 0 (100) 78 %, nice 19 the shortest (PANDEMONIUM 5.4.13).
+/// and a parent that waits delays its next children. Batch gets the batch slice by weight:
+/// [`WEIGHT_ONE`] and above the whole, nice 0 (100) 78 %, nice 19 the shortest (PANDEMONIUM
+/// 5.4.13).
 pub fn slice(need: &Need, mode: Mode, knobs: &Knobs) -> Span {
     let limit = if mode.short_slices() { knobs.burst_slice } else { knobs.slice };
     let longest = limit.scale(1 + need.forks, 1).min(knobs.batch_slice.max(limit));
     let (wanted, longest) = match need.tier {
         Tier::LatCritical => (need.run.scale(3, 2), longest),
         Tier::Interactive => (need.run.scale(2, 1), longest),
-        Tier::Batch => (knobs.batch_slice.scale(need.effective_weight, 128), knobs.batch_slice),
+        Tier::Batch => {
+            (knobs.batch_slice.scale(need.effective_weight, WEIGHT_ONE), knobs.batch_slice)
+        }
     };
     wanted.min(longest).max(knobs.slice_min)
 }
@@ -43,16 +47,17 @@ pub fn slice(need: &Need, mode: Mode, knobs: &Knobs) -> Span {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::knobs::BATCH_SLICE_PREEMPTIBLE;
 
     const QUIET: Mode = Mode { burst: false, longrun: false };
+    /// Longer than the default, so that the slices of small weights are above the shortest.
+    const BATCH_SLICE: Span = Span::from_millis(20);
 
     fn need(tier: Tier, run_us: u64, effective_weight: u64) -> Need {
         Need { tier, run: Span::from_micros(run_us), forks: 0, effective_weight }
     }
 
     fn us(tier: Tier, run_us: u64, weight: u64, mode: Mode) -> u64 {
-        let knobs = Knobs { batch_slice: BATCH_SLICE_PREEMPTIBLE, ..Knobs::default() };
+        let knobs = Knobs { batch_slice: BATCH_SLICE, ..Knobs::default() };
         slice(&need(tier, run_us, weight), mode, &knobs).as_micros()
     }
 
@@ -71,7 +76,7 @@ mod tests {
 
     #[test]
     fn each_fork_raises_the_limit_by_one_slice_up_to_a_batch_slice() {
-        let knobs = Knobs { batch_slice: BATCH_SLICE_PREEMPTIBLE, ..Knobs::default() };
+        let knobs = Knobs { batch_slice: BATCH_SLICE, ..Knobs::default() };
         let after_forks = |forks, run_us, mode| {
             let parent = Need { forks, ..need(Tier::Interactive, run_us, 150) };
             slice(&parent, mode, &knobs).as_micros()

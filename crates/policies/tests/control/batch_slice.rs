@@ -33,7 +33,7 @@ fn the_share_of_io_changes_the_batch_slice_by_a_quarter() {
 
 #[test]
 fn the_batch_slice_follows_the_sleeps_of_the_last_interval() {
-    let mut machine = Machine::preemptible();
+    let mut machine = Machine::with_long_batch_slices();
     assert_eq!(machine.steps(1, sleeping(70)).batch_slice, MS(25));
     assert_eq!(machine.steps(1, sleeping(30)).batch_slice, MS(20));
     assert_eq!(machine.steps(1, sleeping(10)).batch_slice, MS(15));
@@ -68,7 +68,7 @@ fn no_slice_exceeds_the_batch_slice_of_the_start_unless_the_user_sets_it() {
 fn during_a_long_run_sleeps_do_not_change_the_batch_slice() {
     for io in [70, 0] {
         let sample = Sample { longrun: true, ..sleeping(io) };
-        assert_eq!(Machine::preemptible().steps(3, sample).batch_slice, MS(20));
+        assert_eq!(Machine::with_long_batch_slices().steps(3, sample).batch_slice, MS(20));
     }
 }
 

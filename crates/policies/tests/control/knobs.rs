@@ -5,7 +5,7 @@
 use crate::{MS, US};
 use pandemonium_engine::knobs::{FileError, KnobError, Table};
 use pandemonium_engine::time::Span;
-use pandemonium_policies::knobs::{Affinity, BATCH_SLICE_PREEMPTIBLE, Knobs, Rules, TABLE};
+use pandemonium_policies::knobs::{Affinity, Knobs, Rules, TABLE};
 
 #[test]
 fn the_defaults_are_the_readme_s_but_for_the_batch_slice() {
@@ -15,7 +15,6 @@ fn the_defaults_are_the_readme_s_but_for_the_batch_slice() {
     assert_eq!(knobs.preempt_thresh, MS(1));
     assert_eq!(knobs.sleeper_credit_scale, 4);
     assert_eq!(knobs.batch_slice, MS(4));
-    assert_eq!(BATCH_SLICE_PREEMPTIBLE, MS(20));
     assert_eq!(knobs.burst_slice, MS(1));
     assert_eq!(knobs.cpu_bound_thresh, US(2_500));
     assert_eq!((knobs.lat_cri_high, knobs.lat_cri_low), (32, 8));

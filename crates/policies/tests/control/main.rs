@@ -24,7 +24,7 @@ use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_policies::control::regime::Regime;
 use pandemonium_policies::control::{Controller, INTERVAL, Sample};
-use pandemonium_policies::knobs::{BATCH_SLICE_PREEMPTIBLE, Knobs};
+use pandemonium_policies::knobs::Knobs;
 
 const US: fn(u64) -> Span = Span::from_micros;
 const MS: fn(u64) -> Span = Span::from_millis;
@@ -43,9 +43,9 @@ impl Machine {
         Machine::with(cpus, Knobs::default(), Knobs::none())
     }
 
-    /// With a backend that can preempt a task, so that the README's Batch slices apply.
-    fn preemptible() -> Machine {
-        let start = Knobs { batch_slice: BATCH_SLICE_PREEMPTIBLE, ..Knobs::default() };
+    /// With the README's Batch slice, so that the Batch slices of all regimes apply.
+    fn with_long_batch_slices() -> Machine {
+        let start = Knobs { batch_slice: MS(20), ..Knobs::default() };
         Machine::with(CPUS, start, Knobs::none())
     }
 

@@ -106,7 +106,7 @@ fn without_a_measured_idle_share_the_regime_does_not_change() {
 
 #[test]
 fn the_knobs_follow_the_profile_of_the_regime() {
-    let mut machine = Machine::preemptible();
+    let mut machine = Machine::with_long_batch_slices();
     for regime in [Regime::Heavy, Regime::Mixed, Regime::Light] {
         machine.enter(regime);
         let (knobs, profile) = (*machine.control.knobs(), Profile::of(regime));

@@ -57,19 +57,20 @@ fn a_stable_machine_is_reported_every_other_second() {
 
 #[test]
 fn the_last_line_reports_what_the_loop_did() {
-    let mut machine = Machine::preemptible();
+    let mut machine = Machine::with_long_batch_slices();
     machine.enter(Regime::Light);
     machine.enter(Regime::Mixed);
     machine.steps(2, bad());
     assert_eq!(
         machine.control.report().last_words,
         "[KNOBS] regime=MIXED slice_ns=750000 batch_ns=20000000 preempt_ns=750000 \
-         demotion_ns=2500000 lag=4 tightened=true tighten_events=1 ticks=L:4/M:6/H:0"
+         demotion_ns=2500000 sleeper_credit_scale=4 tightened=true tighten_events=1 \
+         ticks=L:4/M:6/H:0"
     );
     machine.control.pin("rule.adaptive=off").unwrap();
     assert_eq!(
         machine.control.report().last_words,
         "[KNOBS] regime=FIXED slice_ns=1000000 batch_ns=20000000 preempt_ns=1000000 \
-         demotion_ns=2500000 lag=4"
+         demotion_ns=2500000 sleeper_credit_scale=4"
     );
 }

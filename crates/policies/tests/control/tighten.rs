@@ -105,7 +105,7 @@ fn the_interval_that_tightens_does_not_count_towards_relaxing() {
 
 #[test]
 fn relaxing_does_not_change_the_batch_slice() {
-    let mut machine = Machine::preemptible();
+    let mut machine = Machine::with_long_batch_slices();
     machine.steps(6, bad());
     for _ in 0..6 {
         assert_eq!(machine.steps(1, quiet()).batch_slice, MS(20));

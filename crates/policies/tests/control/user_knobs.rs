@@ -40,7 +40,7 @@ fn the_loop_does_not_change_knobs_set_by_a_file() {
 
 #[test]
 fn the_loop_changes_released_knobs_again() {
-    let mut machine = Machine::preemptible();
+    let mut machine = Machine::with_long_batch_slices();
     machine.enter(Regime::Heavy);
     machine.control.pin("slice_us=300\nbatch_slice_us=2000\nrule.lag=off").unwrap();
     let keys = Knobs::none().with("slice_us").with("batch_slice_us").with("rule.lag");

@@ -8,7 +8,7 @@ use pandemonium_engine::Setup;
 use pandemonium_engine::facts::Facts;
 use pandemonium_engine::task::{Arrival, Cause, Comm, Dispatch, Pid, Reason, Tier, User, Weight};
 use pandemonium_engine::time::Span;
-use pandemonium_engine::{Limits, Policy};
+use pandemonium_engine::{Limits, MachineView, Policy};
 use pandemonium_policies::knobs::{Knobs, Rules};
 use pandemonium_policies::{Pandemonium, Scaling, Vruntime};
 use proptest::prelude::*;
@@ -160,6 +160,26 @@ fn no_more_urgent_tasks_overtake_batch_than_the_deficit_budget_allows() {
     let order: Vec<i32> = order.into_iter().skip_while(|pid| *pid <= 100).collect();
     let position = order.iter().position(|&pid| pid == 100);
     assert_eq!(position, Some(Scaling::new(4).deficit_budget as usize), "{order:?}");
+}
+
+/// As the driver holds the policy: in a box.
+#[test]
+fn the_longest_wait_above_batch_is_told_and_a_hog_s_is_not() {
+    let mut policy = Pandemonium::new(&Setup::of_cpus(1));
+    let mut world = with_known_tasks(&mut policy);
+    queue_hogs(&mut world, 1);
+    let now = world.now;
+    let mut policy: Box<dyn Policy> = Box::new(policy);
+    let later = |ms| now + Span::from_millis(ms);
+    assert_eq!(policy.waiting().oldest_wait(later(60)), Span::from_millis(60));
+    assert_eq!(policy.urgent_wait(later(60)), Span::ZERO);
+    let view = MachineView::default();
+    policy.arrive(later(60), worker(3, Span::ZERO), &view);
+    policy.arrive(later(70), compositor(3), &view);
+    assert_eq!(policy.urgent_wait(later(111)), Span::from_millis(51));
+    let urgent = [policy.next(later(111), &view), policy.next(later(111), &view)];
+    assert!(urgent.iter().flatten().all(|sent| sent.tier > Tier::Batch), "{urgent:?}");
+    assert_eq!(policy.urgent_wait(later(111)), Span::ZERO);
 }
 
 /// Nine hogs on one CPU wait for 36 ms in their ordinary turn. That is no reason to let them all

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the kernel's queues and the backend get: keys, standing orders and their bounds.
+//! Standing orders, and the bounds within which the backend executes them.
 
 use super::Pandemonium;
+use super::dispatch_order::{Group, budget};
+use super::dsq_key::key_offset;
 use super::fair::ordinary_batch_weight;
 use super::known::Rank;
-use super::order::{Group, budget};
 use pandemonium_engine::Policy;
 use pandemonium_engine::orders::{Bounds, Order, StandingOrders};
 use pandemonium_engine::task::{Dispatch, Tier};
-use pandemonium_engine::time::{Span, Stamp};
+use pandemonium_engine::time::Stamp;
 
 /// The highest tier of which so many tasks wait, with those of higher tiers, that orders would take
 /// the CPUs which these need. Each of a few urgent tasks that wait among many CPUs has interrupted
@@ -40,7 +41,7 @@ impl StandingOrders for Pandemonium {
         let is_ordinary = u64::from(task.effective_weight) == ordinary_batch_weight();
         // A wakee has not run since it slept; a Batch task will have used up its slice.
         let rank = if decision.tier > Tier::Batch { Rank::First } else { Rank::Last };
-        let key_offset = self.key_offset(decision.slice, decision.tier, rank);
+        let key_offset = key_offset(decision.slice, decision.tier, rank, &self.limits, &self.knobs);
         match decision.tier {
             _ if task.behaviour.forks.count() > 0 => None,
             _ if self.assigned.domain(task.classification.treatment).is_some() => None,
@@ -64,44 +65,19 @@ impl StandingOrders for Pandemonium {
             epoch: self.tunings << 2 | u32::from(mode.burst) << 1 | u32::from(mode.longrun),
             waiting: crowding_tier(waiting, self.limits.cpus),
             batch_due: age.map(|age| now + (thresh - age)),
-            passes: budget(mode, &self.limits).saturating_sub(self.turns.deficit),
+            deficit_left: budget(mode, &self.limits).saturating_sub(self.turns.deficit),
         }
     }
 }
 
 impl Pandemonium {
-    /// Counts the orders that were executed while Batch work waited as decisions for urgent tasks.
-    /// `passed` counts all such orders so far.
-    pub(super) fn note_passed(&mut self, passed: u32) {
-        let new = passed.wrapping_sub(self.passed);
-        self.passed = passed;
+    /// Adds the orders that were executed while Batch work waited to the deficit, like decisions
+    /// for urgent tasks. `order_deficit` counts all such orders so far.
+    pub(super) fn charge_deficit(&mut self, order_deficit: u32) {
+        let new = order_deficit.wrapping_sub(self.order_deficit);
+        self.order_deficit = order_deficit;
         if self.batch_waits() {
             self.turns.deficit = self.turns.deficit.saturating_add(new);
-        }
-    }
-
-    /// What is added to the time of the decision to get the key by which the kernel's queues order
-    /// decided tasks, smallest first: an offset for the slice and one for the tier. A short slice
-    /// goes before a long one, as with EEVDF's virtual deadlines. A whole slice counts for one
-    /// rescue interval and a tier for two, so the lowest place of a tier is behind the highest of
-    /// the tier above, and no task waits there for ever.
-    ///
-    /// In Interactive a fresh task has no offset for its slice, and a new one that has not run yet
-    /// half of one: a child begins before its siblings go on. A Batch task that has had less
-    /// than its share and was preempted comes right behind Interactive. At the back it would wait
-    /// for a whole round of urgent tasks after each preemption: beside rings that fill the machine,
-    /// an audio client that had fallen behind once got 4 % of a CPU, wanted 4 %, and never caught
-    /// up.
-    pub(super) fn key_offset(&self, slice: Span, tier: Tier, rank: Rank) -> Span {
-        let rescue = self.limits.overflow_rescue;
-        let within = rescue.scale(slice.as_nanos(), self.knobs.slice.as_nanos().max(1)).min(rescue);
-        match (tier, rank) {
-            (Tier::LatCritical, _) => within,
-            (Tier::Interactive, Rank::First) => rescue.scale(2, 1),
-            (Tier::Interactive, Rank::New) => rescue.scale(5, 2),
-            (Tier::Interactive, Rank::Last) => rescue.scale(2, 1) + within,
-            (Tier::Batch, Rank::First) => rescue.scale(3, 1),
-            (Tier::Batch, _) => rescue.scale(4, 1) + self.knobs.batch_slice,
         }
     }
 }
