@@ -54,10 +54,16 @@ fn compose(ejection: &Ejection, facts: &Facts, kernel: &str) -> String {
     text
 }
 
-/// The words, each but options and numbers hidden: a value may name a program or a file.
+/// The words, each but options and numbers hidden: a value may name a program or a file. Without
+/// `0x`, letters are none of a number: `cc` and `cafe` are names.
 fn hide(words: &[String]) -> Vec<String> {
-    let is_number =
-        |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit() || b"x.,:-".contains(&byte));
+    let is_number = |text: &str| match text.strip_prefix("0x") {
+        Some(mask) => mask.bytes().all(|byte| byte.is_ascii_hexdigit() || b",_".contains(&byte)),
+        None => {
+            text.starts_with(|c: char| c.is_ascii_digit())
+                && text.bytes().all(|byte| byte.is_ascii_digit() || b".,:-".contains(&byte))
+        }
+    };
     let is_option = |text: &str| {
         let name = text.strip_prefix('-').unwrap_or_default();
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
@@ -142,15 +148,17 @@ mod tests {
 
     #[test]
     fn a_report_is_bounded_and_hides_what_the_command_line_names() {
-        let words =
-            ["--boost", "game", "--procdb=/x/y", "-s", "2000", "--primary-domain=0-3", "-v"];
+        let words = "--boost game --boost cc --boost=cafe --boost 7d --procdb=/x/y -s 2000 \
+                     --primary-domain=0-3 --urgent-cpus 0xff,00000000 -v";
         let facts = Facts {
             version: "1".into(),
-            words: words.map(str::to_owned).to_vec(),
+            words: words.split_whitespace().map(str::to_owned).collect(),
             counters: "ä".repeat(SIZE_MAX),
         };
         let text = compose(&Ejection::default(), &facts, "7.3.4");
-        let hidden = "--boost (hidden) --procdb=(hidden) -s 2000 --primary-domain=0-3 -v\n";
+        let hidden = "--boost (hidden) --boost (hidden) --boost=(hidden) --boost (hidden) \
+                      --procdb=(hidden) -s 2000 --primary-domain=0-3 --urgent-cpus 0xff,00000000 \
+                      -v\n";
         assert!(text.contains(&format!("kernel: 7.3.4\noptions: {hidden}")), "{}", &text[..400]);
         assert!(text.len() < SIZE_MAX + 64 && text.ends_with("(cut off here)\n"));
     }

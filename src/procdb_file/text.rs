@@ -6,7 +6,7 @@ use anyhow::Result;
 use pandemonium_engine::procdb::codec;
 use pandemonium_engine::procdb::{Minute, Profile, Votes};
 use pandemonium_engine::task::{Tier, User};
-use pandemonium_host::print::one_line;
+use pandemonium_host::print::{is_unprintable, one_line};
 use pandemonium_rules::Users;
 use serde::Serialize;
 use std::fmt::Write;
@@ -121,15 +121,18 @@ pub fn export(profiles: &[Profile]) -> Result<String> {
         }
     });
     let export = Export { version: codec::VERSION, profiles: profiles.collect() };
-    Ok(ascii_controls(&serde_json::to_string_pretty(&export)?))
+    Ok(escape_unprintable(&serde_json::to_string_pretty(&export)?))
 }
 
-/// JSON with every control character escaped. serde_json leaves DEL and those above it as they are,
-/// which a terminal may take for the beginning of a command.
-fn ascii_controls(json: &str) -> String {
+/// JSON with every unprintable character escaped. serde_json leaves DEL and those above it as they
+/// are, which a terminal may take for the beginning of a command.
+fn escape_unprintable(json: &str) -> String {
     let escaped = |c: char| match c {
         '\n' => c.to_string(),
-        c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
+        c if is_unprintable(c) => {
+            let units = &mut [0; 2];
+            c.encode_utf16(units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+        }
         c => c.to_string(),
     };
     json.chars().map(escaped).collect()
@@ -186,9 +189,9 @@ new             77           lat-critical?        0 %    250us      60.0      1 
 
     #[test]
     fn the_export_is_json_with_units_in_its_names() {
-        let name = "\x1b\"x\n\x7f\u{9b}";
+        let name = "\x1b\"\n\x7f\u{9b}\u{202e}\u{e0041}";
         let text = export(&[known(name, 5)]).unwrap();
-        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+        assert!(!text.contains(|c: char| is_unprintable(c) && c != '\n'), "{text:?}");
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["version"], 4);
         let first = &json["profiles"][0];

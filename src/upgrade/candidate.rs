@@ -27,7 +27,7 @@ impl Candidate {
         let place = || format!("{} cannot be executed", path.display());
         let candidate = Candidate::open_any(path).with_context(place)?;
         let real = match Trusted::of_root() {
-            Some(trusted) => trusted.check(path)?,
+            Some(trusted) => trusted.check("execute", path)?,
             None => check_as_user(path)?,
         };
         let (opened, named) = (candidate.file.metadata()?, fs::metadata(real)?);

@@ -4,6 +4,7 @@
 
 use super::digest::Digest;
 use super::results::{Clock, Results};
+use pandemonium_host::print::is_unprintable;
 use pandemonium_statistics::verdict::{LEVEL, NOTICED, Verdict, Why, iterations_needed};
 use std::fmt::Write;
 
@@ -106,9 +107,9 @@ fn date(seconds: u64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
 }
 
-/// Replaces control characters except newlines: text from a file must not control the terminal.
+/// Replaces unprintable characters except newlines: text from a file must not control the terminal.
 pub fn clean(text: &str) -> String {
-    let odd = |c: char| c.is_control() && c != '\n';
+    let odd = |c: char| is_unprintable(c) && c != '\n';
     text.chars().map(|c| if odd(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -193,6 +193,47 @@ fn install_goes_on_after_a_failure_and_names_the_scheduler_that_failed() {
     assert_eq!(install(&["scx_more"]).status.code(), Some(0));
     assert!(!scratch.0.join("to/build").exists());
     assert_eq!(install(&["--config=x"]).status.code(), Some(2));
+}
+
+/// As root: neither a compiler nor a folder that another user could have written is used.
+#[test]
+fn root_installs_with_nothing_that_another_user_could_have_written() {
+    let scratch = Scratch::new("install-foreign");
+    let cargo = scratch.file("cargo", "#!/bin/sh\ntouch $4/cargo-ran\n");
+    let clang = scratch.file("clang-99", "#!/bin/sh\n");
+    for script in [&cargo, &clang] {
+        fs::set_permissions(script, fs::Permissions::from_mode(0o755)).expect("a script");
+    }
+    if fs::metadata(&clang).expect("it is there").uid() != 0 {
+        return;
+    }
+    let to = scratch.0.join("to");
+    let refused = |variable: &str, value: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pandemonium_bench"));
+        command.args(["install", "scx_any", "--root"]).arg(&to).env("BPF_CLANG", "/bin/true");
+        command.env("PATH", format!("{}:/usr/bin:/bin", scratch.0.display()));
+        command.env(variable, value);
+        let output = command.output().expect("the program runs");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(!to.join("cargo-ran").exists(), "it ran");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains("belongs to user 4711"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        error
+    };
+    chown(&clang, Some(4_711), None).expect("root may");
+    assert!(refused("BPF_CLANG", &clang).contains("BPF_CLANG: root does not execute "));
+    assert!(refused("BPF_CLANG", "clang-99").contains("BPF_CLANG: root does not execute "));
+    let home = scratch.0.join("home");
+    fs::create_dir(&home).expect("a folder");
+    chown(&home, Some(4_711), None).expect("root may");
+    let home = home.to_string_lossy();
+    assert!(refused("CARGO_HOME", &home).contains("root does not build with "));
+    chown(to.join("build"), Some(4_711), None).expect("root may");
+    assert!(refused("LANG", "C").contains("root does not build in "));
+    chown(to.join("build"), Some(0), None).expect("root may");
+    chown(&to, Some(4_711), None).expect("root may");
+    assert!(refused("LANG", "C").contains("root does not build in "));
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub use crate::topology::{CPUS_MAX, CpuId};
 
 use crate::facts::{CpuSet, Facts};
 use crate::orders::Order;
+use crate::text::is_unprintable;
 use crate::time::{Span, Stamp, Vtime};
 use core::fmt::{self, Write};
 
@@ -108,13 +109,13 @@ impl Comm {
     }
 }
 
-/// For a terminal: a `?` stands for each control character and for bytes that are not UTF-8. A task
-/// can give itself any name, an escape sequence too.
+/// For a terminal: a `?` stands for each [unprintable](is_unprintable) character and for bytes that
+/// are not UTF-8. A task can give itself any name, an escape sequence too.
 impl fmt::Display for Comm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.as_bytes().utf8_chunks() {
             for c in chunk.valid().chars() {
-                f.write_char(if c.is_control() { '?' } else { c })?;
+                f.write_char(if is_unprintable(c) { '?' } else { c })?;
             }
             if !chunk.invalid().is_empty() {
                 f.write_str("?")?;
@@ -430,6 +431,12 @@ mod tests {
         assert_eq!(arrival.run_interval, Span::ZERO);
         raw.weight = u64::MAX;
         assert_eq!(raw.decode().unwrap().weight.get(), WEIGHT_MAX as u64);
+    }
+
+    #[test]
+    fn a_name_on_a_terminal_hides_and_reorders_nothing() {
+        let shown = |name: &str| alloc::format!("{}", Comm::from_text(name));
+        assert_eq!(shown("a\u{202e}b\u{200b}\u{2066}"), "a?b??");
     }
 
     #[test]

@@ -14,8 +14,8 @@ pub enum Failure {
     Internal(anyhow::Error),
     /// Options that contradict each other. clap reports all other usage errors, with the same code.
     Usage(String),
-    /// The process is not root and lacks the capabilities that loading a scheduler needs.
-    Unprivileged,
+    /// The process lacks these capabilities, some of which loading a scheduler needs.
+    Unprivileged(Vec<&'static str>),
     /// This user may not do this.
     Denied(String),
     /// The kernel has no sched_ext.
@@ -48,7 +48,7 @@ impl Failure {
         match self {
             Failure::Internal(_) => 1,
             Failure::Usage(_) => 2,
-            Failure::Unprivileged | Failure::Denied(_) => 3,
+            Failure::Unprivileged(_) | Failure::Denied(_) => 3,
             Failure::NoSchedExt => 4,
             Failure::Occupied(_) | Failure::AlreadyRuns => 5,
             Failure::Refused(_) | Failure::OwnPids => 6,
@@ -62,9 +62,11 @@ impl fmt::Display for Failure {
         match self {
             Failure::Internal(error) => write!(f, "{error:#}"),
             Failure::Usage(sentence) | Failure::Denied(sentence) => f.write_str(sentence),
-            Failure::Unprivileged => f.write_str(
-                "loading a scheduler needs root: run `sudo scx_pandemonium_user`, or grant \
-                 CAP_SYS_ADMIN, CAP_BPF, CAP_PERFMON and CAP_SYS_RESOURCE",
+            Failure::Unprivileged(names) => write!(
+                f,
+                "this process may not load a scheduler, because it lacks {}: run \
+                 `sudo scx_pandemonium_user`, or grant them",
+                names.join(", ")
             ),
             Failure::NoSchedExt => f.write_str(
                 "this kernel has no sched_ext: boot one from 6.12 on that was built with \

@@ -9,7 +9,7 @@
 //! | [`durable`] | files that a crash leaves either old or new, never half written |
 //! | [`ejection`] | why the kernel ejected a scheduler, in words |
 //! | [`program`] | finding and starting the other programs of this workspace |
-//! | [`trust`] | what root executes only if no other user could have written it |
+//! | [`trust`] | what root uses only if no other user could have written it |
 //! | [`mod@print`], [`usage`] | output to a terminal or a pipe |
 //!
 //! ```
@@ -35,10 +35,10 @@ pub mod ejection;
 pub mod failure;
 pub mod preflight;
 pub mod program;
-pub mod trust;
 pub mod usage;
 
 pub use pandemonium_print as print;
+pub use pandemonium_trust as trust;
 
 /// The version of the programs of this workspace, with the git commit and the target.
 pub fn version() -> String {

@@ -22,16 +22,56 @@ const UNLOADED: &str = "disabled";
 /// A capability: its number (kernel ABI, `linux/capability.h`) and its name.
 pub type Capability = (u32, &'static str);
 
+/// To raise the limit of locked memory, and to lock more than that limit.
+const SYS_RESOURCE: Capability = (24, "CAP_SYS_RESOURCE");
+const IPC_LOCK: Capability = (14, "CAP_IPC_LOCK");
 /// What loading a scheduler needs: SYS_ADMIN for struct_ops, BPF and PERFMON for programs,
-/// SYS_RESOURCE to lock memory.
-const CAPABILITIES: [Capability; 4] =
-    [(21, "CAP_SYS_ADMIN"), (39, "CAP_BPF"), (38, "CAP_PERFMON"), (24, "CAP_SYS_RESOURCE")];
+/// SYS_RESOURCE and IPC_LOCK for locked memory.
+const REQUIRED: [Capability; 5] =
+    [(21, "CAP_SYS_ADMIN"), (39, "CAP_BPF"), (38, "CAP_PERFMON"), SYS_RESOURCE, IPC_LOCK];
+/// Not required, but missed: real-time threads and nice values.
+pub const WISHED: [Capability; 1] = [(23, "CAP_SYS_NICE")];
+
+/// The capabilities that this process lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lacks {
+    /// Those without which a start fails.
+    pub required: Vec<&'static str>,
+    /// Those without which it succeeds, with a loss.
+    pub wished: Vec<&'static str>,
+}
+
+impl Lacks {
+    /// Reads them below `root`; `/` is this machine. A process that drops capabilities reads them
+    /// before.
+    pub fn observe(root: &Path) -> Lacks {
+        let mut required = missing_capabilities(root, &REQUIRED);
+        // Below its limit a process may lock memory without the capability.
+        if may_lock_all(root, !required.contains(&SYS_RESOURCE.1)) {
+            required.retain(|name| *name != IPC_LOCK.1);
+        }
+        Lacks { required, wished: missing_capabilities(root, &WISHED) }
+    }
+
+    /// All of them.
+    pub fn names(&self) -> Vec<&'static str> {
+        [&self.required[..], &self.wished[..]].concat()
+    }
+}
+
+/// Whether the limit of locked memory is none, or the scheduler may have it be none.
+fn may_lock_all(root: &Path, may_raise: bool) -> bool {
+    let limits = fs::read_to_string(root.join("proc/self/limits")).unwrap_or_default();
+    let mut lines = limits.lines().filter_map(|line| line.strip_prefix("Max locked memory"));
+    let hard = lines.next().and_then(|line| line.split_whitespace().nth(1));
+    may_raise || hard == Some("unlimited")
+}
 
 /// What matters of a machine.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// The required capabilities that are not in effect.
-    pub missing_capabilities: Vec<&'static str>,
+    /// What this process lacks.
+    pub lacks: Lacks,
     /// Content of `state`; `None` if the kernel has no sched_ext.
     pub state: Option<String>,
     /// Name of the loaded scheduler, if one is loaded.
@@ -47,7 +87,9 @@ pub struct Facts {
 
 /// Fails, with the reason, on a machine on which loading a scheduler would fail.
 pub fn check() -> Result<(), Failure> {
-    Facts::observe(Path::new("/")).failures().into_iter().next().map_or(Ok(()), Err)
+    let root = Path::new("/");
+    let facts = Facts::observe(root, Lacks::observe(root));
+    facts.failures().into_iter().next().map_or(Ok(()), Err)
 }
 
 /// Fails if a scheduler is loaded.
@@ -57,7 +99,12 @@ pub fn expect_none_loaded() -> Result<(), Failure> {
 
 /// Whether the scheduler of this name is loaded, in whatever version.
 pub fn is_running(name: &str) -> bool {
-    here("root/ops").is_some_and(|ops| ops.starts_with(name))
+    loaded().is_some_and(|ops| ops.starts_with(name))
+}
+
+/// The name of the scheduler that is loaded, with its version.
+pub fn loaded() -> Option<String> {
+    here("root/ops")
 }
 
 /// Whether a scheduler is loaded. While its process only exits, it is not.
@@ -109,7 +156,7 @@ fn has_own_pids(root: &Path) -> bool {
 
 impl Facts {
     /// Reads the facts below `root`; `/` is this machine.
-    pub fn observe(root: &Path) -> Facts {
+    pub fn observe(root: &Path, lacks: Lacks) -> Facts {
         let has_btf = root.join(KERNEL_BTF).exists();
         let state = read(root, "state");
         // The BTF reader panics if the file is missing, and a kernel without sched_ext has no
@@ -120,7 +167,7 @@ impl Facts {
             Vec::new()
         };
         Facts {
-            missing_capabilities: missing_capabilities(root, &CAPABILITIES),
+            lacks,
             state,
             ops: read(root, "root/ops"),
             has_btf,
@@ -138,8 +185,8 @@ impl Facts {
     pub fn failures(&self) -> Vec<Failure> {
         let Some(state) = &self.state else { return vec![Failure::NoSchedExt] };
         let mut failures = Vec::new();
-        if !self.missing_capabilities.is_empty() {
-            failures.push(Failure::Unprivileged);
+        if !self.lacks.required.is_empty() {
+            failures.push(Failure::Unprivileged(self.lacks.names()));
         }
         failures.extend(no_other(state, self.ops.as_deref()).err());
         if !self.has_btf {
@@ -168,7 +215,7 @@ mod tests {
 
     fn good() -> Facts {
         Facts {
-            missing_capabilities: Vec::new(),
+            lacks: Lacks::default(),
             state: Some("disabled".into()),
             ops: None,
             has_btf: true,
@@ -204,10 +251,8 @@ mod tests {
             facts.failures().remove(0)
         };
         assert!(matches!(refused(|f| f.state = None), Failure::NoSchedExt));
-        assert!(matches!(
-            refused(|f| f.missing_capabilities = vec!["CAP_BPF"]),
-            Failure::Unprivileged
-        ));
+        let unprivileged = refused(|f| f.lacks.required = vec!["CAP_BPF", "CAP_IPC_LOCK"]);
+        assert!(unprivileged.to_string().contains("it lacks CAP_BPF, CAP_IPC_LOCK:"));
         assert!(matches!(refused(|f| f.has_btf = false), Failure::Refused(_)));
         assert!(matches!(refused(|f| f.has_own_pids = true), Failure::OwnPids));
         let occupied = refused(|f| {
@@ -220,9 +265,44 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_names_what_this_process_lacks_and_nothing_else() {
+        let wished_too = Facts {
+            lacks: Lacks { required: vec!["CAP_PERFMON"], wished: vec!["CAP_SYS_NICE"] },
+            ..good()
+        };
+        let told = wished_too.failures().remove(0).to_string();
+        assert!(told.contains("it lacks CAP_PERFMON, CAP_SYS_NICE:"), "{told}");
+        assert!(!told.contains("CAP_BPF"), "{told}");
+        let wished_only =
+            Facts { lacks: Lacks { required: Vec::new(), wished: vec!["CAP_SYS_NICE"] }, ..good() };
+        assert!(wished_only.failures().is_empty());
+    }
+
+    #[test]
+    fn ipc_lock_is_missed_only_where_the_limit_of_locked_memory_stays() {
+        let root = std::env::temp_dir().join(format!("preflight-lock-{}", std::process::id()));
+        let folder = root.join("proc/self");
+        fs::create_dir_all(&folder).unwrap();
+        let lacks = |without: &[Capability], hard: &str| {
+            let gone = without.iter().fold(0_u64, |gone, (bit, _)| gone | 1 << bit);
+            fs::write(folder.join("status"), format!("CapEff:\t{:016x}\n", !gone)).unwrap();
+            let limits = format!("Max locked memory         8388608   {hard}   bytes\n");
+            fs::write(folder.join("limits"), limits).unwrap();
+            Lacks::observe(&root).names()
+        };
+        assert!(lacks(&[], "8388608").is_empty());
+        assert!(lacks(&[IPC_LOCK], "8388608").is_empty(), "the scheduler raises the limit");
+        let both = [IPC_LOCK, SYS_RESOURCE];
+        assert_eq!(lacks(&both, "8388608"), ["CAP_SYS_RESOURCE", "CAP_IPC_LOCK"]);
+        assert_eq!(lacks(&both, "unlimited"), ["CAP_SYS_RESOURCE"]);
+        assert_eq!(lacks(&WISHED, "8388608"), ["CAP_SYS_NICE"]);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
     fn every_failure_is_reported_in_the_order_of_a_start() {
         let facts = Facts {
-            missing_capabilities: vec!["CAP_BPF"],
+            lacks: Lacks { required: vec!["CAP_BPF"], wished: Vec::new() },
             ops: Some("lavd".into()),
             state: Some("enabled".into()),
             has_btf: false,

@@ -14,6 +14,8 @@
 #![warn(missing_docs)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+pub use pandemonium_engine::text::is_unprintable;
+
 use std::borrow::Cow;
 use std::io::Write;
 
@@ -32,14 +34,14 @@ pub fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", printable(text));
 }
 
-/// The text with `?` for each control character except the newline and the tab.
+/// The text with `?` for each [unprintable](is_unprintable) character but the newline and the tab.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    without(text, |c| c.is_control() && c != '\n' && c != '\t')
+    without(text, |c| is_unprintable(c) && c != '\n' && c != '\t')
 }
 
-/// The text with `?` for each control character: one line.
+/// The text with `?` for each [unprintable](is_unprintable) character: one line.
 pub fn one_line(text: &str) -> Cow<'_, str> {
-    without(text, char::is_control)
+    without(text, is_unprintable)
 }
 
 fn without(text: &str, is_odd: fn(char) -> bool) -> Cow<'_, str> {
@@ -61,5 +63,12 @@ mod tests {
         assert_eq!(printable(HOSTILE), "a?[2J???31mé\n\tb?");
         assert_eq!(one_line(HOSTILE), "a?[2J???31mé??b?");
         assert!(matches!(printable("plain\n"), Cow::Borrowed("plain\n")));
+    }
+
+    #[test]
+    fn no_character_reorders_or_hides_what_stands_beside_it() {
+        let hostile = "a\u{202e}b\u{2066}c\u{200f}\u{2028}\u{feff}\u{200b}";
+        assert_eq!(printable(hostile), "a?b?c????");
+        assert_eq!(one_line(hostile), "a?b?c????");
     }
 }

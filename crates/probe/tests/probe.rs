@@ -4,6 +4,9 @@
 //! The values depend on the machine, so the tests check only that each figure exists and is sound.
 
 use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// All phases, each with a figure that it must report.
@@ -77,6 +80,74 @@ fn every_phase_prints_its_figures_as_one_json_object() {
             let edges = buckets.iter().map(|bucket| bucket[0].as_u64().unwrap());
             assert!(edges.is_sorted_by(|one, next| one < next), "{phase}: {buckets:?}");
         }
+    }
+}
+
+/// A folder with programs that leave a file behind when they are executed.
+struct Traps(PathBuf);
+
+impl Traps {
+    fn new() -> Traps {
+        let traps = Traps(std::env::temp_dir().join(format!("probe-traps-{}", std::process::id())));
+        fs::create_dir(&traps.0).expect("a folder for the test");
+        for name in ["cc", "gcc", "clang", "tcc", "as"] {
+            let path = traps.0.join(name);
+            let text = format!("#!/bin/sh\n: > {}\n", traps.mark().display());
+            fs::write(&path, text).expect("a script");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a script");
+        }
+        traps
+    }
+
+    fn mark(&self) -> PathBuf {
+        self.0.with_extension("executed")
+    }
+
+    fn give_away(&self, name: &str, user: u32) {
+        chown(self.0.join(name), Some(user), None).expect("root may");
+    }
+
+    /// The phase `compile` with this PATH, and whether a trap was executed.
+    fn compile(&self, path: &str) -> (Output, bool) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pandemonium_probe"));
+        command.args(["compile", "--seconds", "0.05", "--rounds-per-ms", "20000"]);
+        let output = command.env("PATH", path).stdin(Stdio::null()).output().expect("it runs");
+        (output, fs::remove_file(self.mark()).is_ok())
+    }
+}
+
+impl Drop for Traps {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_file(self.mark());
+    }
+}
+
+#[test]
+fn root_executes_no_compiler_that_another_user_could_have_written() {
+    let traps = Traps::new();
+    let folder = traps.0.display().to_string();
+    assert!(traps.compile(&folder).1, "the trap works");
+    if fs::metadata(&traps.0).expect("it is there").uid() != 0 {
+        return;
+    }
+    let refused = |why: &str| {
+        let (output, executed) = traps.compile(&folder);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), executed), (Some(1), false), "{message}");
+        assert!(message.contains(why), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+    };
+    traps.give_away("cc", 4_711);
+    refused("root does not execute ");
+    traps.give_away("cc", 0);
+    traps.give_away("", 4_711);
+    refused("there is no C compiler here");
+    // Neither does the system's compiler find its assembler there.
+    if Path::new("/usr/bin/cc").exists() {
+        let (output, executed) = traps.compile(&format!("{folder}:/usr/bin:/bin"));
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !executed, "{message}");
     }
 }
 

@@ -9,7 +9,8 @@ use std::str::FromStr;
 
 /// A kernel thread's flag in `/proc/PID/stat`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
-/// Facts that may change without a sign are read again every so many refreshes.
+/// Facts that may change without a sign (program, user, command line, cgroup) are read again every
+/// so many refreshes: up to ten seconds late, if each second has one.
 const AGAIN: u64 = 10;
 /// Longest chain of parents that is followed.
 const ANCESTORS_MAX: usize = 64;

@@ -10,8 +10,9 @@ use crate::users::Users;
 use pandemonium_engine::task::{Tier, WEIGHT_DEFAULT, Weight};
 use pandemonium_engine::time::Span;
 use pandemonium_engine::treatment::{TREATMENTS_MAX, TierDemand, Treatment};
+use pandemonium_trust::{Refused, Trusted, open_regular};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -279,11 +280,16 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, String> {
     }
 }
 
+/// Reads a file. Root reads none that another user could have written, or could replace.
 fn read(path: &Path) -> Result<String, String> {
     let name = path.display();
-    let fail = |error| format!("cannot read the rules in {name}: {error}");
-    let file = File::open(path).map_err(fail)?;
-    if file.metadata().map_err(fail)?.permissions().mode() & 0o002 != 0 {
+    let fail = |error: io::Error| format!("cannot read the rules in {name}: {error}");
+    let root = Trusted::of_root();
+    let file = open(path, root).map_err(|refused| match refused {
+        Refused::Unopened(error) => fail(error),
+        Refused::Distrusted(why) => why,
+    })?;
+    if root.is_none() && file.metadata().map_err(fail)?.permissions().mode() & 0o002 != 0 {
         return Err(format!(
             "every user may write to the rules in {name}: take that away with `chmod o-w {name}`"
         ));
@@ -294,6 +300,14 @@ fn read(path: &Path) -> Result<String, String> {
         true => Err(format!("the rules in {name} are larger than {FILE_MAX} bytes")),
         false => Ok(text),
     }
+}
+
+fn open(path: &Path, root: Option<Trusted>) -> Result<File, Refused> {
+    let real = match root {
+        Some(root) => root.check("read the rules in", path)?,
+        None => path.to_owned(),
+    };
+    Ok(open_regular(&real)?)
 }
 
 #[cfg(test)]

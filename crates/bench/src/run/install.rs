@@ -7,10 +7,11 @@ use super::contenders::{self, Contender};
 use super::guard::{self, Process};
 use anyhow::{Context, Result, bail, ensure};
 use pandemonium_host::print::print;
-use pandemonium_host::program;
+use pandemonium_host::program::{self, Program};
+use pandemonium_host::trust::Trusted;
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ const BUILD_LIMIT: Duration = Duration::from_secs(3 * 3_600);
 /// The variable from which the schedulers' build scripts take the compiler of their BPF code.
 /// Without it they take `clang`, however old it is.
 const CLANG_VARIABLE: &str = "BPF_CLANG";
+/// The variables that name folders out of which cargo takes programs and sources.
+const CARGO_VARIABLES: [&str; 2] = ["CARGO_HOME", "RUSTUP_HOME"];
 /// The oldest clang that has the BPF instructions of current schedulers (`-mcpu=v4`).
 const CLANG_OLDEST: u32 = 18;
 /// The newest `clang-N` that is searched.
@@ -32,17 +35,8 @@ const NEEDS: &str = "besides cargo, the builds need clang 18 or newer, pkg-confi
 /// that failed.
 pub fn run(arguments: &InstallArguments) -> Result<()> {
     guard::catch_signals()?;
-    let root = match &arguments.root {
-        Some(root) => root.clone(),
-        None => {
-            contenders::peers()?.parent().context("the folder of schedulers has no parent")?.into()
-        }
-    };
-    fs::create_dir_all(&root).with_context(|| format!("creating {}", root.display()))?;
+    let (root, build) = folders(arguments)?;
     let clang = clang()?;
-    // All builds share this folder, because most of their dependencies are the same; a second try
-    // continues where the first one stopped.
-    let build = root.join("build");
     let mut missing = Vec::new();
     for (number, name) in arguments.names.iter().enumerate() {
         print(&format!("[{}/{}] {name}: cargo builds it", number + 1, arguments.names.len()));
@@ -72,6 +66,30 @@ pub fn run(arguments: &InstallArguments) -> Result<()> {
     bail!("{} could not be installed; {NEEDS}", missing.join(", "))
 }
 
+/// The folder of the programs, and below it that of all builds, because most of their dependencies
+/// are the same; a second try continues where the first one stopped. Root builds only in folders
+/// that no other user can write to: cargo executes what it builds there.
+fn folders(arguments: &InstallArguments) -> Result<(PathBuf, PathBuf)> {
+    let mut root = match &arguments.root {
+        Some(root) => root.clone(),
+        None => {
+            contenders::peers()?.parent().context("the folder of schedulers has no parent")?.into()
+        }
+    };
+    let build = root.join("build");
+    fs::create_dir_all(&build).with_context(|| format!("creating {}", build.display()))?;
+    if let Some(trusted) = Trusted::of_root() {
+        let set = CARGO_VARIABLES.into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+        for folder in set.filter(|folder| folder.exists()) {
+            trusted.check("build with", &folder)?;
+        }
+        trusted.check("build in", &build)?;
+        root = trusted.check("build in", &root)?;
+    }
+    let build = root.join("build");
+    Ok((root, build))
+}
+
 /// Installs one scheduler and returns its version.
 fn install(name: &str, root: &Path, build: &Path, clang: Option<&OsString>) -> Result<String> {
     let mut command =
@@ -79,6 +97,10 @@ fn install(name: &str, root: &Path, build: &Path, clang: Option<&OsString>) -> R
     command.args(["install", "--locked", "--root"]).arg(root);
     command.arg("--target-dir").arg(build).arg(name).stdin(Stdio::null());
     command.envs(clang.map(|clang| (CLANG_VARIABLE, clang)));
+    if Trusted::of_root().is_some() {
+        // A file in the current folder can name the toolchain to execute.
+        command.current_dir(root);
+    }
     let started = Process::start("cargo", &mut command);
     let status = started.context("cargo builds them (https://rustup.rs)")?.wait(BUILD_LIMIT)?;
     ensure!(status.success(), "cargo failed ({status})");
@@ -88,9 +110,14 @@ fn install(name: &str, root: &Path, build: &Path, clang: Option<&OsString>) -> R
     Ok(Contender::parse(program).map_err(anyhow::Error::msg)?.describe(&bin).version)
 }
 
-/// The value for [`CLANG_VARIABLE`]; `None` if the user has set it or `clang` itself is new enough.
+/// The value for [`CLANG_VARIABLE`]: what the user has set, if root may execute it. `None` if
+/// `clang` itself is new enough.
 fn clang() -> Result<Option<OsString>> {
-    if std::env::var_os(CLANG_VARIABLE).is_some() || is_new_enough("clang") {
+    if let Some(set) = std::env::var_os(CLANG_VARIABLE) {
+        let program = Program::search(set.as_ref()).context(CLANG_VARIABLE)?;
+        return Ok(Some(program.path().into()));
+    }
+    if is_new_enough("clang") {
         return Ok(None);
     }
     let names = (CLANG_OLDEST..=CLANG_NEWEST).rev().map(|number| format!("clang-{number}"));

@@ -17,8 +17,10 @@ use redact::Names;
 pub const REASON_MAX: usize = 128;
 /// Longest message that is kept, in bytes.
 pub const MESSAGE_MAX: usize = 1_024;
-/// Longest dump that is kept, in bytes: twice the kernel's usual one.
-pub const DUMP_MAX: usize = 64 * 1_024;
+/// Longest dump that is kept, in bytes, and so the length that the kernel is asked for: four times
+/// its usual one. The kernel cuts a longer dump off, and then the stalled task may be missing. At
+/// 500 bytes each, which is a task with ten lines of its stack, this has 250 runnable tasks.
+pub const DUMP_MAX: usize = 128 * 1_024;
 /// A shorter gap between rounds is not worth a mention: on an idle machine the scheduling process
 /// runs every one to two seconds.
 const GAP_NOTED_NS: u64 = 2_500_000_000;
@@ -67,6 +69,12 @@ impl Ejection {
             text += &format!("; before that the scheduling process had decided nothing for {ms}ms");
         }
         one_line(&text).into_owned()
+    }
+
+    /// The kernel's dump as it is, for a terminal: each line begins with a bar. A task can break a
+    /// line of the dump by its name, and must not begin a line of ours.
+    pub fn quoted_dump(&self) -> String {
+        self.dump.lines().map(|line| format!("| {line}\n")).collect()
     }
 
     /// Everything that the kernel says, in lines, without names of tasks.
@@ -136,6 +144,13 @@ mod tests {
         assert_eq!(end(STALL, "runnable task stall", "odd"), "runnable task stall: odd");
         assert_eq!(end(9, "new", ""), "new");
         assert_eq!(end(9, "\x1b[2J", "a\nb"), "?[2J: a?b");
+    }
+
+    #[test]
+    fn a_name_in_the_dump_begins_no_line_of_ours() {
+        let dump = "CPU 0   : nr_run=1\n  R x\nwarning: y\r\nz[9] -5ms\n".to_owned();
+        let quoted = Ejection { dump, ..Ejection::default() }.quoted_dump();
+        assert_eq!(quoted, "| CPU 0   : nr_run=1\n|   R x\n| warning: y\n| z[9] -5ms\n");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The task that did not run for so long that the kernel ejected the scheduler: where it waited,
 //! whether it was bound, and what had its CPUs.
 
+use super::DUMP_MAX;
 use super::dump::{self, Line, Named};
 
 /// Queues of the kernel: the local one of a CPU, the global one, and the one of its own while a
@@ -147,7 +148,8 @@ impl<'a> Stalled<'a> {
     /// One of its CPUs that ran nothing. A dump that is complete leaves out most of these.
     fn idle(&self, running: &[Current], dump: &str) -> Option<u32> {
         let on = |cpu: u32| running.iter().find(|current| current.cpu == cpu);
-        let is_whole = !dump.contains("~~~~ TRUNCATED ~~~~") && !running.is_empty();
+        let is_cut = dump.contains("~~~~ TRUNCATED ~~~~") || dump.len() >= DUMP_MAX;
+        let is_whole = !is_cut && !running.is_empty();
         self.allowed.iter().copied().find(|&cpu| match on(cpu) {
             Some(current) => current.class == "idle_sched_class",
             // Masks may name CPUs that the machine does not have.

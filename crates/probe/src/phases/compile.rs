@@ -8,10 +8,11 @@ use crate::tasks::clock;
 use crate::tasks::wakeups::Random;
 use anyhow::{Context, Result, bail, ensure};
 use pandemonium_statistics::figure::Unit;
+use pandemonium_trust::program::Program;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Compilers, of which the first that runs is used, and the cost of a file in rounds of
@@ -31,14 +32,14 @@ struct Compiler {
 
 /// The same as `make -jn` on a fresh tree. The amount is fixed, the time is measured.
 pub fn compile(setting: &Setting) -> Result<Report> {
-    let compiler = compiler()?;
+    let (compiler, program) = compiler()?;
     let files = files(compiler, setting);
     let tree = Tree::create(files, setting.seed)?;
     let load = setting.load(&[])?;
     let mut report = Report::default();
     let meter = Meter::start(setting, &load)?;
     let start = clock::now_ns();
-    tree.compile(compiler.name, setting.n())?;
+    tree.compile(&program, setting.n())?;
     let took_ms = (clock::now_ns() - start) as f64 / 1e6;
     meter.finish(&mut report)?;
     tree.check()?;
@@ -53,14 +54,22 @@ fn files(compiler: &Compiler, setting: &Setting) -> usize {
     (each as usize).max(1) * setting.n()
 }
 
-fn compiler() -> Result<&'static Compiler> {
-    let runs = |compiler: &&Compiler| {
-        let mut command = Command::new(compiler.name);
+/// The first compiler that runs. One that another user could have written fails the phase.
+fn compiler() -> Result<(&'static Compiler, Program)> {
+    let runs = |program: &Program| {
+        let mut command = program.command();
         command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
-    let found = COMPILERS.iter().find(runs);
-    found.context("there is no C compiler here (cc, gcc, clang or tcc)")
+    for compiler in &COMPILERS {
+        if let Some(program) = Program::named(compiler.name)?.filter(runs) {
+            return Ok((compiler, program));
+        }
+    }
+    bail!(
+        "there is no C compiler here (cc, gcc, clang or tcc; root searches only folders that no \
+         other user can write to)"
+    )
 }
 
 /// The sources and objects; dropping the value removes them.
@@ -98,7 +107,7 @@ impl Tree {
     }
 
     /// Compiles all files, so many at a time.
-    fn compile(&self, compiler: &str, at_once: usize) -> Result<()> {
+    fn compile(&self, compiler: &Program, at_once: usize) -> Result<()> {
         let next = AtomicUsize::new(0);
         let work = || -> Result<()> {
             loop {
@@ -128,14 +137,15 @@ impl Drop for Tree {
     }
 }
 
-fn compile_one(compiler: &str, source: &Path) -> Result<()> {
-    let mut command = Command::new(compiler);
+fn compile_one(compiler: &Program, source: &Path) -> Result<()> {
+    let mut command = compiler.command();
     command.args(["-O1", "-c", "-o"]).arg(source.with_extension("o")).arg(source);
     let output = command.stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("starting {compiler}"))?;
+    let name = compiler.path().display();
+    let output = output.with_context(|| format!("starting {name}"))?;
     let messages = String::from_utf8_lossy(&output.stderr);
     let first = messages.lines().next().unwrap_or_default();
-    ensure!(output.status.success(), "{compiler} cannot compile {}: {first}", source.display());
+    ensure!(output.status.success(), "{name} cannot compile {}: {first}", source.display());
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::process::tests::Proc;
 use pandemonium_engine::topology::{CpuMask, Domain};
+use std::os::unix::fs::{MetadataExt, chown};
 
 fn users() -> Users {
     let passwd = "root:x:0:0::/:/bin/sh\nalice:x:1000:1000::/:/bin/sh\nmallory:x:1001:1001::/:/x\n";
@@ -148,9 +149,78 @@ fn a_file_that_every_user_may_write_is_refused_and_a_folder_is_read_in_order() {
     assert_eq!(abouts, ["first", "second"]);
     fs::set_permissions(folder.join("b.toml"), fs::Permissions::from_mode(0o666)).unwrap();
     let refused = read().unwrap_err();
-    assert!(refused.contains("chmod o-w") && refused.contains("b.toml"), "{refused}");
+    assert!(refused.contains("every user") && refused.contains("b.toml"), "{refused}");
     fs::remove_dir_all(&folder).unwrap();
     assert!(read().unwrap_err().contains("No such file"));
+}
+
+/// The file `x.toml` in a folder below the sticky folder of temporary files.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let folder = std::env::temp_dir().join(format!("rules-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let scratch = Scratch(folder);
+        fs::write(scratch.file(), "[[rule]]\nabout = 'x'\nname = 'x'\nweight = 2\n").unwrap();
+        scratch
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("x.toml")
+    }
+
+    fn read(&self) -> Result<usize, String> {
+        Rules::read(&[self.file()]).map(|rules| rules.rules().len())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn root_reads_no_rules_that_another_user_could_have_written() {
+    let scratch = Scratch::new("foreign");
+    assert_eq!(scratch.read(), Ok(1));
+    let is_root = fs::metadata(scratch.file()).unwrap().uid() == 0;
+    if !is_root {
+        return;
+    }
+    let sticky = std::env::temp_dir().join(format!("rules-sticky-{}.toml", std::process::id()));
+    fs::copy(scratch.file(), &sticky).unwrap();
+    let in_sticky = Rules::read(std::slice::from_ref(&sticky));
+    fs::remove_file(&sticky).unwrap();
+    assert!(in_sticky.is_ok(), "root's own file beside those of others: {in_sticky:?}");
+    let refused = |place: &Path, why: &str| {
+        let refused = scratch.read().unwrap_err();
+        let file = scratch.file();
+        let begin = format!("root does not read the rules in {}: ", file.display());
+        assert!(refused.starts_with(&begin), "{refused}");
+        assert!(refused.contains(&format!("{} {why}; let root own", place.display())), "{refused}");
+        assert!(!refused.contains('\n'), "{refused}");
+    };
+    for place in [scratch.file(), scratch.0.clone()] {
+        chown(&place, Some(4_711), None).unwrap();
+        refused(&place, "belongs to user 4711");
+        chown(&place, Some(0), Some(4_711)).unwrap();
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o775)).unwrap();
+        refused(&place, "can be written by group 4711");
+        chown(&place, Some(0), Some(0)).unwrap();
+        assert_eq!(scratch.read(), Ok(1), "root's group may write");
+    }
+}
+
+#[test]
+fn a_fifo_among_the_rules_is_refused_without_waiting_for_a_writer() {
+    let scratch = Scratch::new("fifo");
+    fs::remove_file(scratch.file()).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(scratch.file()).status().unwrap();
+    assert!(made.success());
+    let refused = scratch.read().unwrap_err();
+    assert!(refused.ends_with("x.toml: it is not a regular file"), "{refused}");
 }
 
 #[test]
