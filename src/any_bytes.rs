@@ -11,11 +11,12 @@ use crate::fast_path_counters::FastPathCounters;
 use crate::metrics::Metrics;
 use crate::programs::Programs;
 use crate::reading::{Driver, Reading};
+use crate::server::{Session, Targets};
 use crate::shared::Shared;
 use crate::shared::reply::{REPLY_WORDS, Reply};
 use crate::stats::Source;
 use crate::upgrade::Handover;
-use crate::{explain, health, tasks, telemetry, tune};
+use crate::{explain, health, stats, task_list, tasks, telemetry, tune};
 use clap::Parser;
 use pandemonium_engine::knobs::KeySet;
 use pandemonium_engine::time::Stamp;
@@ -29,6 +30,7 @@ use pandemonium_view::style::Palette;
 use pandemonium_view::tasks::{Key, TaskList};
 use pandemonium_view::terminal::{View, drawn};
 use pandemonium_view::top::{self, Top};
+use scx_stats::prelude::StatsResponse;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -45,9 +47,22 @@ pub fn options(data: &[u8]) {
     }
 }
 
-/// The arguments of a request for statistics, as JSON or as lines `NAME=VALUE`: to turn knobs, and
-/// to explain a task.
+/// What a client sends: lines to the server of each group; and all of it as the arguments of a
+/// request, as JSON or as lines `NAME=VALUE`: to turn knobs, and to explain a task.
 pub fn request(data: &[u8]) {
+    static GROUPS: OnceLock<[Targets; 2]> = OnceLock::new();
+    let groups = GROUPS.get_or_init(|| {
+        let source = source(KeySet::none(&TABLE), 0);
+        [stats::statistics(source.clone(), task_list::MOST_FOR_GROUP), stats::profile(source)]
+    });
+    for mut session in groups.iter().map(Session::of) {
+        for line in data.split_inclusive(|byte| *byte == b'\n') {
+            let response = session.answer(line);
+            assert_eq!(response.iter().position(|byte| *byte == b'\n'), Some(response.len() - 1));
+            let response = serde_json::from_slice::<StatsResponse>(&response);
+            assert!(response.is_ok_and(|response| response.args.contains_key("resp")));
+        }
+    }
     static ADAPTIVE: OnceLock<Adaptive> = OnceLock::new();
     let adaptive = ADAPTIVE.get_or_init(|| {
         let shared = Arc::new(Shared::create().expect("there is memory for one"));

@@ -119,7 +119,7 @@ fn faults(out: &mut Writer, m: &Metrics) {
         ),
         ("malformed_messages", "Messages that were skipped", m.nr_malformed),
         ("stalls", "Times that the backend decided instead", m.nr_stalls),
-        ("restarts", "Starts because a CPU came or went", m.restarts),
+        ("restarts", "Starts because a CPU came or went, or after a kill", m.restarts),
         ("recording_dropped", "Entries that a recording had no room for", dropped),
     ] {
         out.one(Kind::Counter, name, help, value as f64);

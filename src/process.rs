@@ -3,6 +3,7 @@
 //! The worker as a process: its session, death signal, nice value and memory; and threads that this
 //! scheduler does not schedule.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Thread};
 use std::time::{Duration, Instant};
@@ -25,13 +26,28 @@ const SIGNAL_THREAD: &str = "ctrl-c";
 /// The helper is ready by this time after the load.
 const READYING: Duration = Duration::from_secs(1);
 
-/// Whether the kernel refused to make a thread of this process real-time.
+/// Whether a thread of this process that should be real-time is not.
 static REAL_TIME_REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process executes rounds.
+static IN_ROUNDS: AtomicBool = AtomicBool::new(false);
+/// A worker that is in a round so long after a signal does not come back from it: on an idle machine
+/// it has a round every two seconds. Its supervisor, or a worker that takes over, kills it sooner.
+const STUCK: Duration = Duration::from_secs(4);
+
+/// The environment variable that names a worker's supervisor.
+const SUPERVISOR: &str = "SCX_PANDEMONIUM_USER_SUPERVISOR";
 
 /// The name of the scheduler in the kernel: that of this program without its `scx_`. Programs with
 /// other policies are told apart by it.
 pub fn scheduler_name() -> String {
-    let program = std::env::current_exe().unwrap_or_default();
+    scheduler_of(&std::env::current_exe().unwrap_or_default())
+}
+
+fn scheduler_of(program: &Path) -> String {
+    // The kernel marks a program whose file was replaced since its start.
+    let shown = program.to_str().unwrap_or_default();
+    let program = Path::new(shown.strip_suffix(" (deleted)").unwrap_or(shown));
     let name = program.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let name = name.strip_prefix("scx_").unwrap_or(name);
     let plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
@@ -45,13 +61,15 @@ pub fn scheduler_name() -> String {
 /// Begins a process group, so that neither Ctrl-Z nor Ctrl-C reaches the worker: the supervisor
 /// passes on what shall end it. Not a session, which would be an autogroup of its own: there the
 /// worker's nice value means nothing, and beside hogs it would load for ten seconds.
+/// A process in the background may still print, and no signal of a terminal stops it.
 /// Async-signal-safe.
 pub fn leave_terminal() {
     // SAFETY: plain system calls.
     unsafe {
         libc::setpgid(0, 0);
-        // A process in the background may still print.
-        libc::signal(libc::SIGTTOU, libc::SIG_IGN);
+        for signal in [libc::SIGTTOU, libc::SIGTTIN, libc::SIGTSTP] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
     }
 }
 
@@ -60,6 +78,54 @@ pub fn leave_terminal() {
 pub fn die_with_parent() {
     // SAFETY: a plain system call.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+}
+
+/// The variable that tells a worker which process this is.
+pub fn supervisor_variable() -> (&'static str, String) {
+    (SUPERVISOR, std::process::id().to_string())
+}
+
+/// Has the kernel end this worker when its supervisor dies, and fails if it has died. The kernel
+/// forgets an earlier wish when it starts a program that has capabilities of its file.
+pub fn die_with_supervisor() -> std::io::Result<()> {
+    die_with_parent();
+    let supervisor = std::env::var(SUPERVISOR).ok().and_then(|number| number.parse().ok());
+    supervisor.map_or(Ok(()), expect_parent)
+}
+
+/// While it lives, this process executes rounds.
+pub struct InRounds(());
+
+impl InRounds {
+    /// Rounds begin.
+    pub fn begin() -> InRounds {
+        IN_ROUNDS.store(true, Ordering::Release);
+        InRounds(())
+    }
+}
+
+impl Drop for InRounds {
+    fn drop(&mut self) {
+        IN_ROUNDS.store(false, Ordering::Release);
+    }
+}
+
+/// In the signal thread, after a signal: ends this process if it does not end by itself, because a
+/// round does not. If the supervisor was killed, no other process would, and the backend would go
+/// on for good.
+pub fn end_if_stuck() {
+    if is_stuck(&IN_ROUNDS, STUCK) {
+        // SAFETY: it ends this process at once. The kernel unloads the scheduler.
+        unsafe { libc::_exit(libc::EXIT_SUCCESS) };
+    }
+}
+
+/// Whether rounds still go on after `patience`. Rounds that begin meanwhile end at once, because
+/// they see the signal.
+fn is_stuck(in_rounds: &AtomicBool, patience: Duration) -> bool {
+    let was = in_rounds.load(Ordering::Acquire);
+    std::thread::sleep(patience);
+    was && in_rounds.load(Ordering::Acquire)
 }
 
 /// Fails if the process with this number is not the parent any more. Async-signal-safe.
@@ -74,13 +140,16 @@ pub fn expect_parent(parent: u32) -> std::io::Result<()> {
 /// Has the kernel end nearly every other process before this one and its workers when memory runs
 /// out: they hold little, all of it locked, and everything else would have to change its scheduler
 /// just then. Not the value that protects in any case, so that a fault of this program that takes
-/// all memory has an end. A value that the user has chosen stays. Without the privilege nothing
-/// changes.
+/// all memory has an end. A value below 0 stays, because the user has chosen it. One above is
+/// mostly that of a desktop's session. Without the privilege nothing changes.
 pub fn outlive_lack_of_memory() {
-    let chosen = std::fs::read_to_string(OOM_SCORE);
-    if chosen.is_ok_and(|value| value.trim() == "0") {
+    if std::fs::read_to_string(OOM_SCORE).is_ok_and(|value| is_unprotected(&value)) {
         let _ = std::fs::write(OOM_SCORE, OOM_SCORE_PROTECTED);
     }
+}
+
+fn is_unprotected(value: &str) -> bool {
+    value.trim().parse().is_ok_and(|score: i32| score >= 0)
 }
 
 /// Sets the calling thread's nice value, if it has the privilege.
@@ -112,10 +181,7 @@ pub fn block_signals() {
 /// kernel's watchdog ejects the scheduler five seconds later.
 pub fn start_helper(work: impl FnOnce() + Send + 'static) -> std::io::Result<Thread> {
     let help = || {
-        let started = Instant::now();
-        while !make_signal_thread_real_time() && started.elapsed() < LOADING {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        await_signal_thread(LOADING, &REAL_TIME_REFUSED);
         make_this_real_time();
         HELPER_IS_READY.store(true, Ordering::Release);
         work();
@@ -125,11 +191,29 @@ pub fn start_helper(work: impl FnOnce() + Send + 'static) -> std::io::Result<Thr
 
 /// Waits until the helper has made its system calls but those of its work. Returns whether it has.
 pub fn await_helper() -> bool {
+    happens_within(READYING, || HELPER_IS_READY.load(Ordering::Acquire))
+}
+
+/// Makes the signal thread real-time as soon as it exists. One that is later than `limit` stays an
+/// ordinary one: then `refused` says so, as if the kernel had refused.
+fn await_signal_thread(limit: Duration, refused: &AtomicBool) {
+    if !happens_within(limit, make_signal_thread_real_time) {
+        refused.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Tries every millisecond until it has happened. Returns whether it has.
+fn happens_within(limit: Duration, has_happened: impl Fn() -> bool) -> bool {
     let started = Instant::now();
-    while !HELPER_IS_READY.load(Ordering::Acquire) && started.elapsed() < READYING {
+    loop {
+        if has_happened() {
+            return true;
+        }
+        if started.elapsed() >= limit {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(1));
     }
-    HELPER_IS_READY.load(Ordering::Acquire)
 }
 
 /// All threads but the main one and the calling one.
@@ -234,4 +318,91 @@ pub fn populate_stack() {
         std::hint::black_box(&mut page[0]);
     }
     std::hint::black_box(&mut stack);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_score_of_the_kernel_or_of_a_session_is_replaced_and_a_chosen_one_stays() {
+        assert!(["0\n", "100\n", "200\n", "1000\n"].into_iter().all(is_unprotected));
+        assert!(!["-1\n", "-900\n", "-1000\n", "", "x"].into_iter().any(is_unprotected));
+    }
+
+    #[test]
+    fn a_scheduler_keeps_its_name_when_the_file_of_its_program_is_replaced() {
+        let named = |path: &str| scheduler_of(Path::new(path));
+        assert_eq!(named("/usr/bin/scx_pandemonium_fifo"), "pandemonium_fifo");
+        assert_eq!(named("/usr/bin/scx_pandemonium_fifo (deleted)"), "pandemonium_fifo");
+        assert_eq!(named("/tmp/an odd name"), "pandemonium_user");
+    }
+
+    #[test]
+    fn only_the_parent_is_expected() {
+        // SAFETY: a plain call without arguments.
+        let parent = unsafe { libc::getppid() } as u32;
+        assert!(expect_parent(parent).is_ok());
+        assert!(expect_parent(std::process::id()).is_err());
+    }
+
+    #[test]
+    fn only_a_loop_that_goes_on_after_a_signal_is_stuck() {
+        let (short, long) = (Duration::from_millis(20), Duration::from_millis(200));
+        let [begun, not_begun, ends] = [true, false, true].map(AtomicBool::new);
+        assert!(is_stuck(&begun, short));
+        assert!(!is_stuck(&not_begun, short));
+        std::thread::scope(|scope| {
+            let watch = scope.spawn(|| is_stuck(&ends, long));
+            std::thread::sleep(short);
+            ends.store(false, Ordering::Release);
+            assert!(!watch.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn a_panic_ends_rounds_too() {
+        let ended = std::panic::catch_unwind(|| {
+            let _in_rounds = InRounds::begin();
+            assert!(!IN_ROUNDS.load(Ordering::Acquire), "a planted panic");
+        });
+        assert!(ended.is_err());
+        assert!(!IN_ROUNDS.load(Ordering::Acquire));
+    }
+
+    #[test]
+    fn no_signal_of_a_terminal_stops_a_worker() {
+        let mut status = Command::new("cat");
+        status.arg("/proc/self/status");
+        // SAFETY: it is async-signal-safe.
+        unsafe {
+            status.pre_exec(|| {
+                leave_terminal();
+                Ok(())
+            });
+        }
+        let status = String::from_utf8(status.output().unwrap().stdout).unwrap();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+        for signal in [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU] {
+            assert_eq!(ignored >> (signal - 1) & 1, 1, "signal {signal}");
+        }
+    }
+
+    #[test]
+    fn a_signal_thread_that_does_not_come_is_told_of() {
+        let refused = AtomicBool::new(false);
+        await_signal_thread(Duration::from_millis(20), &refused);
+        assert!(refused.load(Ordering::Relaxed), "this process has no such thread yet");
+        let (end, ended) = channel::<()>();
+        let named = Builder::new().name(SIGNAL_THREAD.into()).spawn(move || ended.recv());
+        let refused = AtomicBool::new(false);
+        await_signal_thread(Duration::from_secs(10), &refused);
+        assert!(!refused.load(Ordering::Relaxed));
+        drop(end);
+        assert!(named.unwrap().join().unwrap().is_err());
+    }
 }

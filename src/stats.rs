@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The statistics server of `scx_stats`.
+//! The statistics, and the targets by which clients of each socket get them.
 
 use super::adaptive::Adaptive;
 use super::fast_path_counters::Event;
@@ -10,19 +10,23 @@ use super::programs::Programs;
 use super::reading::{Driver, Reading};
 use super::restarts::RestartTimes;
 use super::rules::RuleKeeper;
+use super::server::{Arguments, Limits, Targets};
 use super::shared::Shared;
 use super::task_list::{self, TaskLister};
 use super::worker_process::WorkerProcess;
-use super::{clock, explain, exposition, health, process, tune};
+use super::{clock, explain, exposition, health, process, server, tune};
 use anyhow::Result;
 use pandemonium_engine::PolicyInfo;
 use pandemonium_host::preflight;
 use pandemonium_record::Reader;
 use scx_stats::prelude::*;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
+
+/// The socket of the scheduler's user, where the clients of `scx_stats` look for it.
+const SOCKET: &str = "/var/run/scx/root/stats";
 
 /// Everything that the statistics are computed from.
 #[derive(Clone)]
@@ -124,109 +128,105 @@ impl Source {
     }
 }
 
-/// The arguments of a request.
-type Arguments = BTreeMap<String, String>;
-
-/// Opens a target for a client. `open` makes what responds to its requests, from then on in an
-/// ordinary thread.
-fn opener<R>(open: impl Fn() -> R + Send + 'static) -> Box<dyn StatsOpener<(), ()>>
-where
-    R: FnMut(&Arguments) -> Result<Value> + 'static,
-{
-    Box::new(move |_| {
+/// Makes what opens a target, in a thread that is an ordinary one from then on.
+fn ordinary<R>(open: impl Fn() -> R) -> impl Fn() -> R {
+    move || {
         process::make_this_ordinary();
-        let mut respond = open();
-        let read: Box<dyn StatsReader<(), ()>> = Box::new(move |args, _channels| respond(args));
-        Ok(read)
-    })
+        open()
+    }
 }
 
-/// The server's description.
-fn description() -> StatsServerData<(), ()> {
-    StatsServerData::new()
-        .add_meta(Metrics::meta())
-        .add_meta(PolicyCounter::meta())
-        .add_meta(Tail::meta())
+/// The structs of the statistics, the top one first.
+fn structs() -> [StatsMeta; 3] {
+    [Metrics::meta(), PolicyCounter::meta(), Tail::meta()]
 }
 
-/// The targets that change and ask nothing. Each client has its own previous reading.
-fn statistics(source: Source) -> StatsServerData<(), ()> {
+/// The targets that change and ask nothing, which a group may have: `tasks` lists so many at most.
+/// Each client has its own previous reading.
+pub fn statistics(source: Source, tasks_max: usize) -> Targets {
     let (of_tasks, of_metrics) = (source.clone(), source.clone());
-    let open = opener(move || {
+    let open = move || {
         let source = source.clone();
         let mut before = source.read();
         move |_: &Arguments| {
             let after = source.read();
             let metrics = source.metrics(&before, &after);
             before = after;
-            metrics.to_json()
+            Ok(metrics)
         }
-    });
-    let open_tasks = opener(move || {
+    };
+    let open_tasks = move || {
         let shared = Arc::clone(&of_tasks.shared);
-        let mut lister = TaskLister::of(shared, of_tasks.policy.name);
-        move |_: &Arguments| Ok(serde_json::to_value(lister.list())?)
-    });
-    let open_metrics = opener(move || {
+        let mut lister = TaskLister::of(shared, of_tasks.policy.name, tasks_max);
+        move |_: &Arguments| Ok(lister.list())
+    };
+    let open_metrics = move || {
         let source = of_metrics.clone();
         let mut before = source.read();
         move |args: &Arguments| {
             let after = source.read();
             let text = exposition::text(&source.metrics(&before, &after), &after, args);
             before = after;
-            Ok(text.into())
+            Ok(text)
         }
-    });
-    description()
-        .add_ops("top", StatsOps { open, close: None })
-        .add_ops(task_list::TARGET, StatsOps { open: open_tasks, close: None })
-        .add_ops(exposition::TARGET, StatsOps { open: open_metrics, close: None })
+    };
+    structs()
+        .into_iter()
+        .fold(Targets::default(), Targets::describe)
+        .add("top", ordinary(open))
+        .add(task_list::TARGET, ordinary(open_tasks))
+        .add(exposition::TARGET, ordinary(open_metrics))
 }
 
 /// All targets.
-fn everything(source: Source) -> StatsServerData<(), ()> {
+fn everything(source: Source) -> Targets {
     let (adaptive, rules) = (Arc::clone(&source.adaptive), source.rules.clone());
-    let query_server = explain::QueryServer::of(Arc::clone(&source.shared));
-    let tune =
-        move |args: &Arguments, _: (&_, &_)| tune::respond(&adaptive, rules.as_deref(), args);
-    let explain = move |args: &Arguments, _: (&_, &_)| {
-        process::make_this_ordinary();
-        explain::respond(&query_server, args)
+    let query_server = Arc::new(explain::QueryServer::of(Arc::clone(&source.shared)));
+    let tune = move || {
+        let (adaptive, rules) = (Arc::clone(&adaptive), rules.clone());
+        move |args: &Arguments| tune::respond(&adaptive, rules.as_deref(), args)
     };
-    statistics(source)
-        .add_stats(tune::TARGET, Box::new(tune))
-        .add_stats(explain::TARGET, Box::new(explain))
+    let explain = move || {
+        let query_server = Arc::clone(&query_server);
+        move |args: &Arguments| explain::respond(&query_server, args)
+    };
+    statistics(source, task_list::MOST_FOR_USER)
+        .add(tune::TARGET, tune)
+        .add(explain::TARGET, ordinary(explain))
 }
 
 /// The profile, to see and to choose.
-fn profile(source: Source) -> StatsServerData<(), ()> {
+pub fn profile(source: Source) -> Targets {
     let adaptive = source.adaptive;
-    let tune = move |args: &Arguments, _: (&_, &_)| tune::respond_with_profile(&adaptive, args);
-    StatsServerData::new().add_stats(tune::TARGET, Box::new(tune))
+    let tune = move || {
+        let adaptive = Arc::clone(&adaptive);
+        move |args: &Arguments| tune::respond_with_profile(&adaptive, args)
+    };
+    Targets::default().add(tune::TARGET, tune)
 }
 
-/// Serves everything to the scheduler's user until the result is dropped. Replaces the socket of an
-/// earlier scheduler. Real-time threads change knobs, so that the user's change need not wait for
-/// the tasks that it is about.
-pub fn serve(source: Source) -> Result<StatsServer<(), ()>> {
-    process::start_real_time(|| StatsServer::new(everything(source)).launch())
+/// Serves everything to the scheduler's user. Real-time threads change knobs, so that the user's
+/// change need not wait for the tasks that it is about.
+pub fn serve(source: Source) -> Result<()> {
+    let launch = || server::launch(everything(source), Limits::USER, Path::new(SOCKET));
+    process::start_real_time(launch)
 }
 
-/// Serves to a group what it may do, likewise.
-pub fn serve_group(source: Source, socket: &GroupSocket) -> Result<StatsServer<(), ()>> {
+/// Serves to a group what it may do, in ordinary threads.
+pub fn serve_group(source: Source, socket: &GroupSocket) -> Result<()> {
     let grant = socket.grant();
     let targets = match grant {
-        Grant::Statistics => statistics(source),
+        Grant::Statistics => statistics(source, task_list::MOST_FOR_GROUP),
         Grant::Profile => profile(source),
     };
-    let server = StatsServer::new(targets).set_path(grant.path()).launch()?;
-    socket.open_to_group()?;
-    Ok(server)
+    server::launch(targets, Limits::GROUP, &grant.path())?;
+    socket.open_to_group()
 }
 
 /// Describes every field.
 pub fn describe(out: &mut impl Write) -> Result<()> {
-    description().describe_meta(out, None)
+    let data = StatsServerData::<(), ()>::new();
+    structs().into_iter().fold(data, StatsServerData::add_meta).describe_meta(out, None)
 }
 
 #[cfg(test)]
@@ -234,20 +234,25 @@ mod tests {
     use super::*;
     use crate::client::PATIENCE_MS;
     use crate::fast_path_counters::FastPathCounters;
+    use crate::procdb_file::tests::Scratch;
+    use serde_json::Value;
 
     type Described = BTreeMap<String, StatsMeta>;
 
     /// What the server answers to the two requests that `scxtop` and `scxstats_to_openmetrics.py`
     /// make. Each map of the statistics has an entry.
-    fn ask(test: &str) -> (Described, Value) {
-        let name = format!("pandemonium-stats-{test}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+    fn ask() -> (Described, Value) {
+        let folder = Scratch::new();
+        let path = folder.path().with_file_name("stats");
         let mut metrics = Metrics::default();
         metrics.take_fast_path(&FastPathCounters::default());
         metrics.policy_counters.insert("predictions".into(), PolicyCounter { count: 1 });
-        let top = move |_: &Arguments, _: (&_, &_)| metrics.to_json();
-        let data = description().add_stats("top", Box::new(top));
-        let _server = StatsServer::new(data).set_path(&path).launch().unwrap();
+        let top = move || {
+            let metrics = metrics.clone();
+            move |_: &Arguments| Ok(metrics.clone())
+        };
+        let targets = structs().into_iter().fold(Targets::default(), Targets::describe);
+        server::launch(targets.add("top", top), Limits::USER, &path).unwrap();
         let mut client = StatsClient::new().set_path(&path).connect(Some(PATIENCE_MS)).unwrap();
         let described = client.request("stats_meta", vec![]).unwrap();
         (described, client.request("stats", vec![]).unwrap())
@@ -262,7 +267,7 @@ mod tests {
 
     #[test]
     fn other_tools_find_the_statistics_by_their_metadata() {
-        let (described, values) = ask("fields");
+        let (described, values) = ask();
         let top = top(&described);
         for name in top.fields.keys() {
             assert!(values.get(name).is_some(), "{name} is described and not given");
@@ -274,7 +279,7 @@ mod tests {
     /// label.
     #[test]
     fn the_tools_of_scx_stats_can_read_every_map() {
-        let (described, values) = ask("maps");
+        let (described, values) = ask();
         let maps = values.as_object().unwrap().iter().filter(|(_, value)| value.is_object());
         let mut seen = 0;
         for (name, value) in maps {

@@ -5,6 +5,9 @@
 //! What the kernel has recorded and what the worker has decided are both read from memory, so that
 //! neither the worker nor a task waits for this. The target `tasks` of the `scx_stats` protocol has
 //! no arguments. The first response of a connection has no interval, and so no tasks.
+//!
+//! A connection keeps the tasks of its last request. There may be 65,536, and the supervisor has an
+//! arena of 64 MiB, so a list has a largest length.
 
 use super::clock;
 use super::fast_path::{Observed, TaskRecords};
@@ -14,6 +17,7 @@ use super::shared::task_cells::Decided;
 use pandemonium_engine::task::Reason;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_view::tasks::{Task, TaskList};
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// The name of the request's target.
@@ -23,11 +27,18 @@ const MARGIN: Span = Span::from_millis(2_000);
 const MARGIN_MAX: Span = Span::from_millis(60_000);
 /// A name is read again after so many requests, because a program may change it.
 const NAME_REQUESTS: u64 = 8;
+/// The most tasks that a list has, of those that run, wait, or did so last. To make one takes some
+/// 12 MiB for the scheduler's user, and an eighth of that for a group; half a MiB of it stays for
+/// each client of a group.
+pub const MOST_FOR_USER: usize = 8_192;
+pub const MOST_FOR_GROUP: usize = 1_024;
 
 /// Lists tasks for one client.
 pub struct TaskLister {
     shared: Arc<Shared>,
     policy: &'static str,
+    /// The most tasks of a list.
+    most: usize,
     /// The kernel's records, and the numbers by which they were opened.
     records: Option<([u32; 2], TaskRecords)>,
     /// The tasks at the last request, in the order of their records.
@@ -47,8 +58,9 @@ struct Known {
 
 impl TaskLister {
     /// A lister for the worker that has this memory.
-    pub fn of(shared: Arc<Shared>, policy: &'static str) -> TaskLister {
-        TaskLister { shared, policy, records: None, before: Vec::new(), at: None, requests: 0 }
+    pub fn of(shared: Arc<Shared>, policy: &'static str, most: usize) -> TaskLister {
+        let before = Vec::new();
+        TaskLister { shared, policy, most, records: None, before, at: None, requests: 0 }
     }
 
     /// The tasks that ran or waited since the last call.
@@ -93,13 +105,14 @@ impl TaskLister {
     fn known(&self, now: Stamp) -> Vec<Known> {
         let cells = &self.shared.tasks;
         let Some((_, records)) = &self.records else {
-            return cells.all(now).enumerate().map(|(at, decided)| queued(at, decided)).collect();
+            let all = cells.all(now).enumerate().map(|(at, decided)| queued(at, decided));
+            return last_busy(all, self.most);
         };
         let known = |observed: Observed| {
             let decided = cells.of(observed.pid, now).unwrap_or_default();
             Known { observed, decided, name: String::new() }
         };
-        records.all(now).map(known).collect()
+        last_busy(records.all(now).map(known), self.most)
     }
 
     /// The same task at the last request.
@@ -114,6 +127,30 @@ impl TaskLister {
         let index = task.observed.index;
         let place = self.before.binary_search_by_key(&index, |known| known.observed.index);
         self.before.get(place.ok()?).filter(is_same)
+    }
+}
+
+/// The `most` tasks that run, wait, or did so last, in the order of their records. Meanwhile it has
+/// twice as many at most.
+fn last_busy(all: impl Iterator<Item = Known>, most: usize) -> Vec<Known> {
+    let mut kept = Vec::new();
+    for known in all {
+        if kept.len() == 2 * most {
+            keep_last_busy(&mut kept, most);
+        }
+        kept.push(known);
+    }
+    keep_last_busy(&mut kept, most);
+    kept.shrink_to(most);
+    kept
+}
+
+fn keep_last_busy(known: &mut Vec<Known>, most: usize) {
+    if known.len() > most {
+        let latest = |it: &Known| Reverse((it.observed.is_busy, it.observed.last_event));
+        known.select_nth_unstable_by_key(most, latest);
+        known.truncate(most);
+        known.sort_unstable_by_key(|it| it.observed.index);
     }
 }
 
@@ -299,7 +336,7 @@ mod tests {
     #[test]
     fn without_the_kernel_s_records_the_queued_tasks_are_listed() {
         let shared = Arc::new(Shared::create().unwrap());
-        let mut lister = TaskLister::of(Arc::clone(&shared), "fifo");
+        let mut lister = TaskLister::of(Arc::clone(&shared), "fifo", MOST_FOR_USER);
         let name = |pid: i32| (pid == 7).then(|| "hog".to_owned());
         assert!(lister.list_at(at(0), &name).tasks.is_empty(), "the first has no interval");
         assert!(shared.tasks.are_wanted(at(1_999)), "until the next request is overdue");
@@ -322,5 +359,34 @@ mod tests {
         };
         assert_eq!((list.complete, list.tasks), (false, vec![expected]));
         assert!(lister.list_at(at(2_000), &name).tasks.is_empty(), "it slept");
+    }
+
+    #[test]
+    fn a_long_list_has_the_tasks_that_were_busy_last() {
+        let task = |index: usize| {
+            let (last_event, is_busy) = (at(index as u64 * 7 % 100), index.is_multiple_of(50));
+            let observed = Observed { index, last_event, is_busy, ..Observed::default() };
+            Known { observed, ..Known::default() }
+        };
+        let kept = last_busy((0..100).map(task), 10);
+        let indices: Vec<usize> = kept.iter().map(|known| known.observed.index).collect();
+        let is_kept = |index: &usize| index * 7 % 100 >= 92 || index.is_multiple_of(50);
+        assert_eq!(indices, (0..100).filter(is_kept).collect::<Vec<_>>());
+        assert!(kept.capacity() < 20, "memory for more is given back");
+        assert_eq!(last_busy((0..9).map(task), 10).len(), 9);
+    }
+
+    #[test]
+    fn of_many_tasks_a_connection_keeps_only_so_many() {
+        let shared = Arc::new(Shared::create().unwrap());
+        let mut lister = TaskLister::of(Arc::clone(&shared), "fifo", MOST_FOR_GROUP);
+        lister.list_at(at(0), &|_| None);
+        for number in 1..4_000 {
+            let pid = Pid::new(number).unwrap();
+            shared.tasks.received(pid, at(1), at(0), true, None);
+            shared.tasks.sent(pid, at(2), at(0), Tier::Batch, Reason::Order);
+        }
+        let list = lister.list_at(at(1_000), &|_| None);
+        assert_eq!((list.tasks.len(), lister.before.len()), (MOST_FOR_GROUP, MOST_FOR_GROUP));
     }
 }

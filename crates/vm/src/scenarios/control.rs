@@ -8,9 +8,10 @@ use crate::guest::scheduler::{self, LOAD_LIMIT, Scheduler};
 use crate::guest::{Guest, report};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
-use scx_stats::prelude::StatsClient;
+use scx_stats::prelude::{StatsClient, StatsErrno};
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,7 +21,8 @@ pub const ALL: &[Scenario] = &[
         name: "tune",
         about: "changing a knob while hogs run changes how often they are switched; a value out of \
             range, or another user, changes nothing; a group reads statistics, one chooses the \
-            profile, and only that",
+            profile, and only that; a member who sends a line without end, or connects without \
+            end, ends nothing",
         once: true,
         run: tune,
         ..USUAL
@@ -77,6 +79,9 @@ fn tune(guest: &Guest) -> Result<()> {
     expect_refusal(what, &mut unprivileged, UNPRIVILEGED, &["only the user"])?;
     group_reads(guest)?;
     group_chooses(guest, &scheduler)?;
+    for socket in [STATISTICS, PROFILE] {
+        group_floods(guest, &scheduler, socket).with_context(|| format!("flooding {socket}"))?;
+    }
     ensure!(scheduler.statistics()?.count("nr_knobs_set")? == 0, "a refused knob was set");
 
     // Two slices. Only the second is longer than a tick, at which the kernel ends slices.
@@ -127,7 +132,7 @@ fn group_reads(guest: &Guest) -> Result<()> {
     let mut asks = command_of(guest, NOBODY, &["explain", "1"]);
     expect_refusal("explain by a group", &mut asks, UNPRIVILEGED, &["only the user"])?;
     // Not by the program, which does not try: by the socket itself.
-    let answer = request_of_group("group/stats", &[("target", "tune"), ("set", "lag_scale=9")]);
+    let answer = request_of_group(STATISTICS, &[("target", "tune"), ("set", "lag_scale=9")]);
     ensure!(answer.is_err(), "the socket of the group takes knobs: {answer:?}");
     Ok(())
 }
@@ -146,19 +151,67 @@ fn group_chooses(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
     let mut refused = command_of(guest, NO_MEMBER, &["tune", "profile=server"]);
     let what = "tune profile by a user outside the group";
     expect_refusal(what, &mut refused, UNPRIVILEGED, &["only the user"])?;
-    let knob = request_of_group("profile/tune", &[("target", "tune"), ("set", "lag_scale=9")])?;
+    let knob = request_of_group(PROFILE, &[("target", "tune"), ("set", "lag_scale=9")])?;
     ensure!(knob.get("refused").is_some(), "the socket for the profile takes knobs: {knob}");
     for other in [&[][..], &[("target", "explain"), ("pid", "1")]] {
-        let answer = request_of_group("profile/tune", other);
+        let answer = request_of_group(PROFILE, other);
         ensure!(answer.is_err(), "the socket for the profile says {answer:?}");
     }
     Ok(())
 }
 
+/// More than the supervisor could keep, and more than it reads of one request.
+const ENDLESS: usize = 100 << 20;
+const READ_MAX: usize = 4 << 20;
+/// Connections at once, and the most file descriptors that the supervisor then has.
+const CONNECTIONS: usize = 200;
+const DESCRIPTORS_MAX: usize = 120;
+
+/// A member sends a line without end, half a line, and connects as often as it can. The scheduler
+/// goes on, and its user's request is answered.
+fn group_floods(guest: &Guest, scheduler: &Scheduler, socket: &str) -> Result<()> {
+    let connect = || UnixStream::connect(path_of_group(socket)).context("connecting");
+    let (mut endless, mut half) = (connect()?, connect()?);
+    endless.set_write_timeout(Some(LIMIT))?;
+    let piece = vec![b'x'; 64 << 10];
+    let pieces = (0..ENDLESS / piece.len()).take_while(|_| endless.write_all(&piece).is_ok());
+    let sent = pieces.count() * piece.len();
+    ensure!(sent <= READ_MAX, "it took {} KiB of one line", sent >> 10);
+    half.write_all(b"{\"req\":")?;
+    let connections = (0..CONNECTIONS).map(|_| connect()).collect::<Result<Vec<_>>>()?;
+    let all = ask(guest, &["tune"])?;
+    ensure!(all.contains("batch_slice_us"), "{all}");
+    scheduler.expect_in_charge()?;
+    let folder = format!("/proc/{}/fd", scheduler.pid());
+    let descriptors = fs::read_dir(folder).context("reading descriptors")?.count();
+    report::note(format!("{} connections, {descriptors} descriptors", connections.len()));
+    ensure!(descriptors <= DESCRIPTORS_MAX, "the supervisor has {descriptors} descriptors");
+    drop((endless, half, connections));
+    // Their places are free as soon as their threads have run.
+    let start = Instant::now();
+    while !is_served(request_of_group(socket, &[("target", "none")])) {
+        ensure!(start.elapsed() < LIMIT, "no place is free");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Whether there was a place for a client whose request has no target.
+fn is_served(answer: Result<serde_json::Value>) -> bool {
+    answer.is_err_and(|it| matches!(it.downcast_ref(), Some(StatsErrno(libc::EINVAL))))
+}
+
+/// The sockets of groups.
+const STATISTICS: &str = "group/stats";
+const PROFILE: &str = "profile/tune";
+
+fn path_of_group(socket: &str) -> String {
+    format!("/var/run/scx/root/scx_pandemonium_user.{socket}")
+}
+
 /// Sends a request to the socket of a group.
 fn request_of_group(socket: &str, arguments: &[(&str, &str)]) -> Result<serde_json::Value> {
-    let path = format!("/var/run/scx/root/scx_pandemonium_user.{socket}");
-    let mut client = StatsClient::new().set_path(path).connect(Some(5_000))?;
+    let mut client = StatsClient::new().set_path(path_of_group(socket)).connect(Some(5_000))?;
     let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
     client.request("stats", arguments.iter().map(own).collect())
 }
