@@ -14,6 +14,7 @@ use super::shared::query::Query;
 use super::shared::reply::{Reply, Wait};
 use super::{client, output};
 use anyhow::{Context, Result, anyhow};
+use pandemonium_engine::fates::Fates;
 use pandemonium_engine::task::{Pid, Reason};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_host::failure::Failure;
@@ -30,6 +31,8 @@ use std::time::{Duration, Instant};
 pub const TARGET: &str = "explain";
 /// An idle worker has a round once a second. One that does not reply for longer hangs.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// The fate of the last decision.
+const NOT_KNOWN_YET: &str = "What became of the decision is not known yet.";
 /// How often the supervisor looks for the reply.
 const POLL: Duration = Duration::from_millis(5);
 
@@ -140,10 +143,13 @@ pub fn describe(reply: &Reply, name_of: &dyn Fn(u32) -> Option<String>) -> Vec<S
     }
     lines.push(describe_decisions(reply));
     if let Some(since) = reply.waiting {
-        lines.push(format!("It waits now, for {}.", reply.now.since(since)));
+        lines.push(format!("It waits for a decision now, for {}.", reply.now.since(since)));
     }
+    let told =
+        |wait: &Wait, fate: &str| format!("{} {fate}", describe_wait(wait, reply.now, name_of));
+    lines.extend(reply.pending.map(|wait| told(&wait, NOT_KNOWN_YET)));
     let listed = (reply.nr_long as usize).min(reply.long.len());
-    lines.extend(reply.long[..listed].iter().map(|wait| describe_wait(wait, reply.now, name_of)));
+    lines.extend(reply.long[..listed].iter().map(|wait| told(wait, &wait.fate.to_string())));
     if reply.nr_long > listed as u64 {
         lines.push(format!("{} more waits were long.", reply.nr_long - listed as u64));
     }
@@ -163,29 +169,28 @@ fn describe_decisions(reply: &Reply) -> String {
     let reasons = Reason::ALL.into_iter().zip(reply.reasons).filter(|(_, times)| *times > 0);
     let reasons: Vec<String> =
         reasons.map(|(reason, times)| format!("{times} by {}", rule(reason))).collect();
-    format!(
+    let mut text = format!(
         "In {observed} it was queued to user space {wakeups} times after a sleep and {requeues} \
-         times after losing its CPU. It was dispatched {decisions} times ({}), after {} us on \
-         average and {} us at most.",
+         times after losing its CPU. It was dispatched {decisions} times ({})",
         if reasons.is_empty() { "never".into() } else { reasons.join(", ") },
-        reply.waited.scale(1, decisions.max(1)).as_micros(),
-        reply.longest.as_micros(),
-    ) + &describe_fates(reply, decisions)
+    );
+    if reply.waits > 0 {
+        text += &format!(
+            ", after {} us on average and {} us at most",
+            reply.waited.scale(1, reply.waits).as_micros(),
+            reply.longest.as_micros(),
+        );
+    }
+    text + &format!(".{}", reply.bounded) + &describe_fates(reply, decisions)
 }
 
 /// What became of messages and decisions, as the task's next messages show it.
 fn describe_fates(reply: &Reply, decisions: u64) -> String {
-    let Reply { ran, cancelled, ran_undecided, replaced, .. } = *reply;
-    let open = decisions.saturating_sub(u64::from(ran) + u64::from(cancelled));
-    let mut text = format!(
-        " After a decision it ran {ran} times, {cancelled} times it was queued again before, and \
-         {open} times that is not known yet."
-    );
-    if ran_undecided > 0 || replaced > 0 {
-        text += &format!(
-            " Without a decision it ran {ran_undecided} times, and {replaced} times a newer \
-             message took the place of an older one."
-        );
+    let Fates { ran, ran_before, ran_sometime, cancelled, late, exited, unknown, .. } = reply.fates;
+    let known = ran + ran_before + ran_sometime + cancelled + late + exited + unknown;
+    let mut text = reply.fates.to_string();
+    if let open @ 1.. = decisions.saturating_sub(known) {
+        text += &format!(" Of {open} decisions that is not known yet.");
     }
     text
 }
@@ -193,9 +198,9 @@ fn describe_fates(reply: &Reply, decisions: u64) -> String {
 fn describe_wait(wait: &Wait, now: Stamp, name_of: &dyn Fn(u32) -> Option<String>) -> String {
     let why = if wait.woke { "woke up" } else { "had lost its CPU" };
     let mut text = format!(
-        "{} ago it {why} and waited {} us as {:?}",
+        "{} ago it {why} and waited {} as {:?}",
         now.since(wait.at),
-        wait.waited.as_micros(),
+        wait.waited,
         wait.tier
     );
     let others: u32 = wait.others_first.iter().sum();
@@ -233,13 +238,15 @@ fn rule(reason: Reason) -> &'static str {
 mod tests {
     use super::*;
     use pandemonium_engine::explaining::BoundedText;
+    use pandemonium_engine::fates::{Bounded, Fate, Waited};
     use pandemonium_engine::task::Tier;
     use std::fmt::Write;
 
     fn known() -> Reply {
         let wait = Wait {
             at: Stamp::from_nanos(1_000_000_000),
-            waited: Span::from_millis(7),
+            waited: Waited::Exactly(Span::from_millis(7)),
+            fate: Fate::Ran(Span::from_micros(40)),
             tier: Tier::Batch,
             reason: Reason::StarvationRescue,
             others_first: [2, 0, 3],
@@ -256,12 +263,14 @@ mod tests {
             requeues: 12,
             tiers: [12, 0, 0],
             reasons: [11, 0, 0, 1, 0, 0],
-            waited: Span::from_millis(24),
+            waits: 10,
+            waited: Span::from_millis(20),
             longest: Span::from_millis(7),
+            bounded: Bounded { count: 1, longest: Span::from_millis(3) },
+            fates: Fates { ran: 9, ran_before: 1, ran_sometime: 1, ..Fates::default() },
             explained,
+            pending: Some(Wait { waited: Waited::AtMost(Span::from_millis(8)), ..wait }),
             nr_long: 1,
-            ran: 10,
-            cancelled: 1,
             long,
             ..Reply::default()
         }
@@ -275,10 +284,16 @@ mod tests {
             "cc1 (pid 40) is Batch: it computes.",
             "In 3000ms it was queued to user space 0 times after a sleep and 12 times after losing \
              its CPU. It was dispatched 12 times (11 by order, 1 by starvation rescue), after 2000 \
-             us on average and 7000 us at most. After a decision it ran 10 times, 1 times it was \
-             queued again before, and 1 times that is not known yet.",
+             us on average and 7000 us at most. Of 1 waits it is known only that none was longer \
+             than 3000 us. What became of the decisions: 9 times it ran after the decision, 1 \
+             times it ran by another way before the decision came, 1 times it ran before the \
+             decision or after it. Of 1 decisions that is not known yet.",
+            "2000ms ago it had lost its CPU and waited at most 8000 us as Batch; 5 others came \
+             first, 3 of them more urgent, the last: firefox (41), 42. It was chosen by starvation \
+             rescue. What became of the decision is not known yet.",
             "2000ms ago it had lost its CPU and waited 7000 us as Batch; 5 others came first, 3 of \
-             them more urgent, the last: firefox (41), 42. It was chosen by starvation rescue.",
+             them more urgent, the last: firefox (41), 42. It was chosen by starvation rescue. It \
+             ran 40 us after the decision.",
         ];
         assert_eq!(lines, expected);
     }

@@ -10,6 +10,7 @@ use super::shared::reply::{COUNT_MAX, Reply, Wait};
 use super::shared::task_cells::TaskCells;
 use pandemonium_engine::Setup;
 use pandemonium_engine::explaining::BoundedText;
+use pandemonium_engine::fates::{Ended, Follower, Waited};
 use pandemonium_engine::knobs::Values;
 use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::procdb::{Minute, Profile};
@@ -121,7 +122,10 @@ impl<P: Port> Port for ObservedPort<'_, '_, P> {
     }
 
     fn send(&mut self, dispatch: &Dispatch) -> Result<(), Full> {
-        self.port.send(dispatch)?;
+        if let Err(full) = self.port.send(dispatch) {
+            self.queried.refused(dispatch);
+            return Err(full);
+        }
         if self.queried.pid.is_some() {
             self.queried.dispatched(self.now, dispatch);
         }
@@ -177,13 +181,11 @@ struct QueriedTask<'s> {
     pid: Option<Pid>,
     threshold: Span,
     reply: Reply,
-    /// The wait that goes on now.
-    waiting: Wait,
-    /// The end of the task's last run, of its last message: if the next one has the same, it did
-    /// not run in between.
-    stopped: Option<Stamp>,
-    /// Whether the last message was decided.
-    decided: bool,
+    /// When the round began, and how long after the one before.
+    round: Stamp,
+    gap: Span,
+    /// Its messages and decisions, with what is to be told of its waits.
+    follower: Follower<Wait>,
     /// Whether `reply` has changed since it was published.
     changed: bool,
 }
@@ -197,21 +199,21 @@ impl<'s> QueriedTask<'s> {
             pid: None,
             threshold: Span::ZERO,
             reply: Reply::default(),
-            waiting: Wait::default(),
-            stopped: None,
-            decided: false,
+            round: Stamp::default(),
+            gap: Span::ZERO,
+            follower: Follower::default(),
             changed: false,
         }
     }
 
     fn begin(&mut self, now: Stamp) {
+        (self.gap, self.round) = (now.since(self.round), now);
         if let Some(query) = self.cell.newer(&mut self.seen) {
             // Another query about the same task goes on with its observation.
             if self.pid != Some(query.pid) || self.threshold != query.threshold {
                 (self.pid, self.threshold) = (Some(query.pid), query.threshold);
                 self.reply = Reply { since: now, pid: Some(query.pid), ..Reply::default() };
-                self.waiting = Wait::default();
-                (self.stopped, self.decided) = (None, false);
+                self.follower = Follower::default();
             }
             self.reply.number = self.seen;
             self.asked = now;
@@ -226,6 +228,10 @@ impl<'s> QueriedTask<'s> {
         let Some(pid) = self.pid.filter(|_| self.changed) else { return };
         self.changed = false;
         self.reply.now = now;
+        self.reply.waiting = self.follower.waiting().map(|(since, _)| since);
+        self.reply.fates = *self.follower.fates();
+        let pending = self.follower.decided().map(|ended| told(&ended));
+        self.reply.pending = pending.filter(|wait| wait.waited.span() > self.threshold);
         self.reply.explained = BoundedText::default();
         if let Some(explaining) = policy.explaining() {
             // A text that is too long is cut off.
@@ -240,64 +246,68 @@ impl<'s> QueriedTask<'s> {
             Cause::Requeue => self.reply.requeues += 1,
             Cause::New | Cause::Wakeup => self.reply.wakeups += 1,
         }
-        self.settle(arrival);
-        if self.reply.waiting.is_none() {
-            self.reply.waiting = Some(now);
-            let woke = arrival.cause != Cause::Requeue;
-            self.waiting = Wait { woke, ..Wait::default() };
-        }
+        let ended = self.follower.received(now, self.gap, arrival);
+        ended.into_iter().for_each(|ended| self.ended(&ended));
     }
 
-    /// With its next message it is known what became of the one before, and of its decision.
-    fn settle(&mut self, arrival: &Arrival) {
-        let Some(before) = self.stopped.replace(arrival.stopped) else { return };
+    /// It is known what became of a decision.
+    fn ended(&mut self, ended: &Ended<Wait>) {
         let reply = &mut self.reply;
-        let ran = before != arrival.stopped;
-        let count = match (self.decided, ran) {
-            (true, true) => &mut reply.ran,
-            (true, false) => &mut reply.cancelled,
-            (false, true) => &mut reply.ran_undecided,
-            (false, false) => &mut reply.replaced,
-        };
-        *count += 1;
-        self.decided = false;
-        if ran {
-            // What it waited for then is over.
-            reply.waiting = None;
+        match ended.waited {
+            Waited::Exactly(length) => {
+                reply.waits += 1;
+                reply.waited += length;
+                reply.longest = reply.longest.max(length);
+            }
+            Waited::AtMost(length) => reply.bounded.add(length),
+            // The wait goes on, and ends with another decision, or its begin is not known.
+            Waited::AtLeast(_) => {}
+        }
+        if ended.waited.span() > self.threshold {
+            reply.long.rotate_right(1);
+            reply.long[0] = told(ended);
+            reply.nr_long += 1;
         }
     }
 
     /// The task has exited.
     fn exited(&mut self) {
-        self.reply.waiting = None;
-        (self.stopped, self.decided, self.changed) = (None, false, true);
+        self.changed = true;
+        let ended = self.follower.exited();
+        ended.into_iter().for_each(|ended| self.ended(&ended));
+    }
+
+    fn refused(&mut self, dispatch: &Dispatch) {
+        if self.pid == Some(dispatch.pid) {
+            self.changed = true;
+            self.follower.refused();
+        }
     }
 
     fn dispatched(&mut self, now: Stamp, dispatch: &Dispatch) {
-        let Some(since) = self.reply.waiting else { return };
-        if self.pid != Some(dispatch.pid) {
-            let count = &mut self.waiting.others_first[dispatch.tier.index()];
-            *count = (*count + 1).min(COUNT_MAX);
-            self.waiting.last_others.rotate_right(1);
-            self.waiting.last_others[0] = dispatch.pid.as_raw() as u32;
+        let Dispatch { pid, tier, reason, .. } = *dispatch;
+        if self.pid != Some(pid) {
+            if let Some((_, wait)) = self.follower.waiting() {
+                let count = &mut wait.others_first[tier.index()];
+                *count = (*count + 1).min(COUNT_MAX);
+                wait.last_others.rotate_right(1);
+                wait.last_others[0] = pid.as_raw() as u32;
+            }
             return;
         }
         self.changed = true;
-        self.decided = true;
-        let reply = &mut self.reply;
-        reply.waiting = None;
-        reply.tiers[dispatch.tier.index()] += 1;
-        reply.reasons[dispatch.reason.index()] += 1;
-        let waited = now.since(since);
-        reply.waited += waited;
-        reply.longest = reply.longest.max(waited);
-        if waited > self.threshold {
-            let (tier, reason) = (dispatch.tier, dispatch.reason);
-            reply.long.rotate_right(1);
-            reply.long[0] = Wait { at: now, waited, tier, reason, ..self.waiting };
-            reply.nr_long += 1;
+        self.reply.tiers[tier.index()] += 1;
+        self.reply.reasons[reason.index()] += 1;
+        if let Some(wait) = self.follower.sent(now, dispatch.ticket) {
+            (wait.tier, wait.reason) = (tier, reason);
         }
     }
+}
+
+/// What is told of a wait.
+fn told(ended: &Ended<Wait>) -> Wait {
+    let Ended { cause, at, fate, waited, notes, .. } = *ended;
+    Wait { at, waited, fate, woke: cause != Cause::Requeue, ..notes }
 }
 
 #[cfg(test)]
@@ -305,7 +315,9 @@ mod tests {
     use super::*;
     use crate::shared::query::Query;
     use pandemonium_engine::PolicyInfo;
-    use pandemonium_engine::task::{Comm, Placement, RawArrival, Reason, Tier};
+    use pandemonium_engine::facts::Facts;
+    use pandemonium_engine::fates::{Bounded, Fate, Fates};
+    use pandemonium_engine::task::{Comm, Placement, RawArrival, Reason, Ticket, Tier};
     use pandemonium_engine::topology::CpuPlace;
     use pandemonium_engine::treatment::{Assignment, Treatment};
     use pandemonium_policies::Pandemonium;
@@ -340,10 +352,18 @@ mod tests {
         Arrival { comm: Comm::from_text("hog"), ..raw.decode().unwrap() }
     }
 
+    /// What is noted of a task that woke up at `woken`, and whose `runs`th run, of 100 us, began at
+    /// `began`.
+    fn noted(woken: Stamp, began: Stamp, runs: u64) -> Option<Facts> {
+        let run_interval = Span::from_micros(100);
+        let stopped = began + run_interval;
+        Some(Facts { woken, stopped, run_interval, voluntary: runs, ..Facts::default() })
+    }
+
     fn dispatch(number: i32, tier: Tier, reason: Reason) -> Dispatch {
         Dispatch {
             pid: pid(number),
-            ticket: Default::default(),
+            ticket: Ticket(6),
             placement: Placement::Any { near: CpuId::default() },
             slice: Span::from_millis(1),
             vtime: Default::default(),
@@ -383,56 +403,110 @@ mod tests {
         assert_eq!(first.tiers.iter().sum::<u64>() + u64::from(first.waiting.is_some()), 1);
     }
 
-    #[test]
-    fn a_long_wait_names_the_tasks_that_were_dispatched_first() {
-        let shared = Shared::create().unwrap();
-        let policy = Pandemonium::new(&Setup::of_cpus(2));
+    /// A task of which waits above 2 ms are told.
+    fn queried(shared: &Shared) -> QueriedTask<'_> {
         shared.query.ask(Query { pid: pid(8), threshold: Span::from_millis(2) });
         let mut queried = QueriedTask::of(&shared.query);
         queried.begin(at(10));
+        queried
+    }
+
+    fn reply(shared: &Shared, queried: &mut QueriedTask, ms: u64) -> Reply {
+        queried.end(at(ms), &Pandemonium::new(&Setup::of_cpus(2)));
+        shared.query.newest_reply().unwrap()
+    }
+
+    #[test]
+    fn a_long_wait_names_the_tasks_that_were_dispatched_first() {
+        let shared = Shared::create().unwrap();
+        let mut queried = queried(&shared);
         queried.received(at(10), &Arrival { cause: Cause::Requeue, ..arrival(8, 6, 0) });
         queried.dispatched(at(11), &dispatch(7, Tier::LatCritical, Reason::Order));
         queried.dispatched(at(12), &dispatch(9, Tier::Batch, Reason::Order));
         queried.dispatched(at(15), &dispatch(8, Tier::Batch, Reason::CodelRescue));
-        queried.end(at(15), &policy);
-        let reply = shared.query.newest_reply().unwrap();
-        let wait = reply.long[0];
-        assert_eq!((wait.waited, wait.woke), (Span::from_millis(5), false));
+        let reply = reply(&shared, &mut queried, 15);
+        let wait = reply.pending.unwrap();
+        assert_eq!((wait.waited, wait.woke), (Waited::AtMost(Span::from_millis(5)), false));
         assert_eq!((wait.others_first, wait.last_others), ([1, 0, 1], [9, 7, 0]));
-        assert_eq!(wait.reason, Reason::CodelRescue);
-        assert_eq!((reply.requeues, reply.nr_long), (1, 1));
+        assert_eq!((wait.reason, wait.fate), (Reason::CodelRescue, Fate::Unknown));
+        assert_eq!((reply.requeues, reply.nr_long), (1, 0));
         assert_eq!(reply.reasons[Reason::CodelRescue.index()], 1);
         queried.begin(at(70_011));
         assert_eq!(queried.pid, None, "the last query was more than a minute ago");
+    }
+
+    #[test]
+    fn a_wait_is_told_with_what_became_of_its_decision() {
+        let shared = Shared::create().unwrap();
+        let mut queried = queried(&shared);
+        let facts = noted(at(20), at(11), 3);
+        queried.received(at(20), &Arrival { facts, ..arrival(8, 6, 1) });
+        queried.dispatched(at(25), &dispatch(8, Tier::Batch, Reason::Order));
+        assert_eq!(reply(&shared, &mut queried, 25).waits, 0, "it may have run before");
+        let (facts, stopped) = (noted(at(40), at(26), 4), at(1));
+        queried.received(at(40), &Arrival { facts, stopped, ..arrival(8, 7, 1) });
+        let reply = reply(&shared, &mut queried, 40);
+        let wait = reply.long[0];
+        assert_eq!(wait.waited, Waited::Exactly(Span::from_millis(5)));
+        assert_eq!(wait.fate, Fate::Ran(Span::from_millis(1)));
+        assert_eq!((wait.at, wait.woke, wait.tier), (at(25), true, Tier::Batch));
+        assert_eq!((reply.nr_long, reply.pending), (1, None));
+        assert_eq!((reply.waits, reply.longest), (1, Span::from_millis(5)));
+        assert_eq!(reply.fates, Fates { ran: 1, ..Fates::default() });
+    }
+
+    /// The parent of a fork storm: the backend runs it by another way, 0.1 ms after its message,
+    /// and the decision comes 50 ms later. It never waited for so long.
+    #[test]
+    fn a_task_that_ran_before_its_decision_did_not_wait_for_that() {
+        let shared = Shared::create().unwrap();
+        let mut queried = queried(&shared);
+        let facts = noted(at(20), at(11), 3);
+        queried.received(at(20), &Arrival { facts, ..arrival(8, 6, 1) });
+        queried.dispatched(at(70), &dispatch(8, Tier::Batch, Reason::Order));
+        let (facts, stopped) = (noted(at(80), at(20) + Span::from_micros(100), 4), at(1));
+        queried.received(at(80), &Arrival { facts, stopped, ..arrival(8, 7, 1) });
+        let reply = reply(&shared, &mut queried, 80);
+        assert_eq!(reply.fates, Fates { ran_before: 1, ..Fates::default() });
+        assert_eq!((reply.nr_long, reply.waits), (0, 1));
+        assert_eq!((reply.longest, reply.waited), (Span::from_micros(100), reply.longest));
     }
 
     /// The end of its last run tells whether a task ran between two messages.
     #[test]
     fn a_task_that_ran_without_a_decision_did_not_wait_until_its_next_message() {
         let shared = Shared::create().unwrap();
-        let policy = Pandemonium::new(&Setup::of_cpus(2));
-        shared.query.ask(Query { pid: pid(8), threshold: Span::from_millis(2) });
-        let mut queried = QueriedTask::of(&shared.query);
-        let message = |stopped| Arrival { stopped: at(stopped), ..arrival(8, 6, 1) };
-        queried.begin(at(10));
-        queried.received(at(10), &message(1));
+        let mut queried = queried(&shared);
+        let message = |ticket, stopped| Arrival { stopped: at(stopped), ..arrival(8, ticket, 1) };
+        let decided =
+            |ticket| Dispatch { ticket: Ticket(ticket), ..dispatch(8, Tier::Batch, Reason::Order) };
+        queried.received(at(10), &message(6, 1));
         // The backend ran it, and it slept.
-        queried.received(at(60), &message(11));
-        queried.dispatched(at(61), &dispatch(8, Tier::Batch, Reason::Order));
+        queried.received(at(60), &message(7, 11));
+        queried.dispatched(at(61), &decided(7));
         // It is queued again before it runs, twice.
-        queried.received(at(62), &message(11));
-        queried.received(at(63), &message(11));
-        queried.dispatched(at(64), &dispatch(8, Tier::Batch, Reason::Order));
-        queried.received(at(70), &message(65));
-        queried.end(at(70), &policy);
-        let reply = shared.query.newest_reply().unwrap();
-        assert_eq!((reply.ran, reply.cancelled), (1, 1));
-        assert_eq!((reply.ran_undecided, reply.replaced), (1, 1));
-        assert_eq!((reply.longest, reply.nr_long), (Span::from_millis(2), 0));
-        assert_eq!(reply.waiting, Some(at(70)));
+        queried.received(at(62), &message(8, 11));
+        queried.received(at(63), &message(9, 11));
+        queried.refused(&decided(9));
+        queried.dispatched(at(64), &decided(9));
+        queried.received(at(70), &message(10, 65));
+        let reply_70 = reply(&shared, &mut queried, 70);
+        let expected = Fates {
+            ran_sometime: 1,
+            cancelled: 1,
+            ran_undecided: 1,
+            replaced: 1,
+            refused: 1,
+            ..Fates::default()
+        };
+        assert_eq!(reply_70.fates, expected);
+        // Nothing shows when it ran.
+        let bounded = Bounded { count: 1, longest: Span::from_millis(4) };
+        assert_eq!((reply_70.waits, reply_70.bounded), (0, bounded));
+        assert_eq!(reply_70.long[0].waited, Waited::AtMost(Span::from_millis(4)));
+        assert_eq!(reply_70.waiting, Some(at(70)));
         queried.exited();
-        queried.end(at(71), &policy);
-        assert_eq!(shared.query.newest_reply().unwrap().waiting, None);
+        assert_eq!(reply(&shared, &mut queried, 71).waiting, None);
     }
 
     #[test]

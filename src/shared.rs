@@ -146,6 +146,8 @@ counters! {
     ring_peak,
     /// Longest wait in the policy, in the last whole second (ns).
     wait_peak_ns,
+    /// The same of tasks above Batch.
+    urgent_wait_peak_ns,
     /// Page faults without I/O since the first round.
     faults_minor,
     /// Page faults with I/O since the first round.

@@ -3,8 +3,8 @@
 //! What the worker has decided about each task, while a reader wants it.
 //!
 //! The worker writes one cache line a message and one a decision, and nothing while there is no
-//! reader. Pids that are equal modulo the number of records share one, which is that of the task
-//! that was queued last.
+//! reader. Pids that are equal modulo the number of sets share the records of one. A task that
+//! finds its set full takes the record of the task for which it was decided longest ago.
 
 use pandemonium_engine::task::{Pid, Reason, Tier};
 use pandemonium_engine::time::{Span, Stamp};
@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Records.
 pub const TASKS: usize = 8_192;
+/// Records of a set, which lie so many records apart.
+const WAYS: usize = 4;
+const SETS: usize = TASKS / WAYS;
 /// The longest wait is that of windows of so many nanoseconds as a power of two: about a second.
 const WINDOW_BITS: u32 = 30;
 
@@ -39,7 +42,8 @@ struct TaskCell {
     decisions: AtomicU64,
     /// Executed orders, as the backend counts them.
     orders: AtomicU64,
-    /// The number of the window of time, the longest wait in it, and in the one before.
+    /// The number of the window of time in which the last wait ended, or the record was taken; the
+    /// longest wait in it, and in the one before.
     window: AtomicU64,
     longest_ns: AtomicU64,
     longest_before_ns: AtomicU64,
@@ -84,8 +88,7 @@ impl TaskCells {
     /// The worker has received a message about a task. What it noted before `since`, when records
     /// became wanted, may have gaps.
     pub fn received(&self, pid: Pid, now: Stamp, since: Stamp, woke: bool, orders: Option<u32>) {
-        let cell = self.cell(pid.as_raw());
-        cell.take(pid);
+        let cell = self.take(pid, now);
         let waiting = cell.waiting_ns.load(Ordering::Relaxed);
         if waiting < since.as_nanos() {
             cell.waiting_ns.store(now.as_nanos(), Ordering::Relaxed);
@@ -98,8 +101,7 @@ impl TaskCells {
 
     /// The worker has sent a decision about a task.
     pub fn sent(&self, pid: Pid, now: Stamp, since: Stamp, tier: Tier, reason: Reason) {
-        let cell = self.cell(pid.as_raw());
-        cell.take(pid);
+        let cell = self.take(pid, now);
         let waiting = cell.waiting_ns.swap(0, Ordering::Relaxed);
         if waiting >= since.as_nanos() {
             cell.note_wait(now, now.since(Stamp::from_nanos(waiting)));
@@ -110,7 +112,7 @@ impl TaskCells {
 
     /// What was decided about a task; `None` if its record is another task's.
     pub fn of(&self, pid: i32, now: Stamp) -> Option<Decided> {
-        self.cell(pid).read(now).filter(|decided| decided.pid == pid)
+        self.set(pid).find(|cell| cell.pid() == pid)?.read(now).filter(|read| read.pid == pid)
     }
 
     /// What was decided about all tasks.
@@ -118,22 +120,40 @@ impl TaskCells {
         self.cells.iter().filter_map(move |cell| cell.read(now))
     }
 
-    fn cell(&self, pid: i32) -> &TaskCell {
-        &self.cells[pid as usize % TASKS]
+    fn set(&self, pid: i32) -> impl Iterator<Item = &TaskCell> {
+        self.cells.iter().skip(pid as usize % SETS).step_by(SETS)
+    }
+
+    /// The record of the task, which may be a new one.
+    fn take(&self, pid: Pid, now: Stamp) -> &TaskCell {
+        let raw = pid.as_raw();
+        let known = self.set(raw).find(|cell| cell.pid() == raw);
+        known.unwrap_or_else(|| {
+            let oldest = |cell: &&TaskCell| match cell.pid() {
+                0 => 0,
+                _ => 1 + cell.window.load(Ordering::Relaxed),
+            };
+            let cell = self.set(raw).min_by_key(oldest).unwrap_or(&self.cells[0]);
+            cell.change_hands(pid, now);
+            cell
+        })
     }
 }
 
 impl TaskCell {
-    /// Empties the record if it is another task's.
-    fn take(&self, pid: Pid) {
-        if self.owner.load(Ordering::Relaxed) as u32 == pid.as_raw() as u32 {
-            return;
-        }
+    /// The task whose record it is; 0 if it is empty or being written.
+    fn pid(&self) -> i32 {
+        self.owner.load(Ordering::Relaxed) as u32 as i32
+    }
+
+    /// Empties the record for the task.
+    fn change_hands(&self, pid: Pid, now: Stamp) {
         self.owner.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
         let counts = [&self.waiting_ns, &self.wakeups, &self.decisions, &self.orders];
-        let waits = [&self.window, &self.longest_ns, &self.longest_before_ns];
+        let waits = [&self.longest_ns, &self.longest_before_ns];
         counts.into_iter().chain(waits).for_each(|word| word.store(0, Ordering::Relaxed));
+        self.window.store(now.as_nanos() >> WINDOW_BITS, Ordering::Relaxed);
         self.owner.store(owner(pid, None), Ordering::Release);
     }
 
@@ -255,15 +275,21 @@ mod tests {
     }
 
     #[test]
-    fn tasks_that_share_a_record_are_distinguished() {
+    fn a_full_set_gives_away_the_record_decided_for_longest_ago() {
         let shared = Shared::create().unwrap();
         let cells = &shared.tasks;
-        let high = 7 + TASKS as i32;
-        cells.received(pid(7), at(1), at(0), true, Some(4));
-        cells.received(pid(high), at(2), at(0), false, None);
-        assert_eq!(cells.of(7, at(3)), None);
-        let other = Decided { pid: high, ..Decided::default() };
-        assert_eq!(cells.of(high, at(3)), Some(other));
+        let pids = [0, 1, 2, 3, 4].map(|way| 7 + way * SETS as i32);
+        // Windows of their own.
+        let decide = |number: i32, ms: u64| {
+            cells.received(pid(number), at(ms), at(0), true, None);
+            cells.sent(pid(number), at(ms + 1), at(0), Tier::Batch, Reason::Deficit);
+        };
+        (0..WAYS).for_each(|way| decide(pids[way], 2_000 * way as u64));
+        decide(pids[0], 8_000);
+        let counts = |number: i32| cells.of(number, at(9_000)).map(|task| task.decisions);
+        assert_eq!(pids.map(counts), [Some(2), Some(1), Some(1), Some(1), None]);
+        cells.received(pid(pids[4]), at(8_500), at(0), false, None);
+        assert_eq!(pids.map(counts), [Some(2), None, Some(1), Some(1), Some(0)]);
     }
 
     #[test]

@@ -57,6 +57,10 @@ pub trait Policy: Send {
     fn sends_along(&self, _sent: &Dispatch) -> bool {
         false
     }
+    /// How long the longest waiting task above Batch has waited for a decision, for health.
+    fn urgent_wait(&self, _now: Stamp) -> Span {
+        Span::ZERO
+    }
     /// What the backend does by itself until the next round.
     fn kernel_rules(&self, _now: Stamp) -> KernelRules {
         KernelRules::default()
@@ -112,6 +116,9 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
     fn sends_along(&self, sent: &Dispatch) -> bool {
         (**self).sends_along(sent)
+    }
+    fn urgent_wait(&self, now: Stamp) -> Span {
+        (**self).urgent_wait(now)
     }
     fn kernel_rules(&self, now: Stamp) -> KernelRules {
         (**self).kernel_rules(now)

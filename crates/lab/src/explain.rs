@@ -2,18 +2,17 @@
 
 //! `pandemonium_lab explain`: what a task is to the policy, why it waited, and what ran instead.
 
-mod fate;
 mod orders;
 #[cfg(test)]
 mod tests;
 
-use self::fate::{Between, Fate, Fates, between, waits_since};
 use self::orders::Orders;
 use crate::cli::{ExplainArgs, catalog};
 use crate::play::Case;
 use crate::simulated;
 use anyhow::{Result, bail};
 use pandemonium_engine::durations::Durations;
+use pandemonium_engine::fates::{Bounded, Ended, Fate, Follower, Waited};
 use pandemonium_engine::task::{Arrival, Cause, Comm, Dispatch, Pid, Reason, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_record::Entry;
@@ -64,19 +63,11 @@ struct Other {
     reason: Reason,
 }
 
-struct Waiting {
-    message: Arrival,
-    since: Stamp,
+/// What is noted of a wait.
+#[derive(Default)]
+struct Notes {
     others: Vec<Other>,
-}
-
-/// A decision of which it is not known yet what became of it.
-struct Decided {
-    message: Arrival,
-    /// When it was sent.
-    at: Stamp,
-    /// Its sentences, if the wait was long, up to what became of it.
-    told: Option<String>,
+    decision: Option<Dispatch>,
 }
 
 /// What is known of a task that is to be explained.
@@ -84,10 +75,10 @@ struct Subject {
     newest: Arrival,
     first: Stamp,
     last: Stamp,
-    waiting: Option<Waiting>,
-    decided: Option<Decided>,
-    fates: Fates,
+    follower: Follower<Notes>,
+    /// Where the length is known.
     waits: Durations,
+    bounded: Bounded,
     /// From a decision to the run, where that is known.
     runs_after: Durations,
     run_intervals: Durations,
@@ -106,7 +97,9 @@ struct Subject {
 struct Story<'a> {
     task: &'a str,
     over: Span,
+    /// When the round began, and how long after the one before.
     now: Stamp,
+    gap: Span,
     start: Option<Stamp>,
     names: BTreeMap<Pid, Comm>,
     subjects: BTreeMap<Pid, Subject>,
@@ -121,6 +114,7 @@ pub fn explain<R: Read>(mut recording: Recording<R>, task: &str, over: Span) -> 
         task,
         over,
         now: Stamp::default(),
+        gap: Span::ZERO,
         start: None,
         names: BTreeMap::new(),
         subjects: BTreeMap::new(),
@@ -131,14 +125,14 @@ pub fn explain<R: Read>(mut recording: Recording<R>, task: &str, over: Span) -> 
     while let Some(entry) = recording.next_entry()? {
         match entry {
             Entry::Began { now, .. } => {
-                story.now = now;
+                (story.gap, story.now) = (now.since(story.now), now);
                 story.start.get_or_insert(now);
             }
             Entry::Took(arrival) => story.took(&arrival),
             Entry::Sent(dispatch) => story.sent(&dispatch),
             Entry::Refused(dispatch) => {
                 let subject = story.subjects.get_mut(&dispatch.pid);
-                subject.into_iter().for_each(|subject| subject.fates.refused += 1);
+                subject.into_iter().for_each(|subject| subject.follower.refused());
             }
             Entry::Exited(pid) => story.exited(pid),
             // Of what is missing, or what another worker did, nothing is known.
@@ -160,7 +154,7 @@ pub fn explain<R: Read>(mut recording: Recording<R>, task: &str, over: Span) -> 
 
 impl Story<'_> {
     fn took(&mut self, arrival: &Arrival) {
-        let (pid, now) = (arrival.pid, self.now);
+        let (pid, now, gap) = (arrival.pid, self.now, self.gap);
         if self.names.len() < PIDS_MAX || self.names.contains_key(&pid) {
             self.names.insert(pid, arrival.comm);
         }
@@ -174,18 +168,18 @@ impl Story<'_> {
             return;
         }
         let subject = self.subjects.entry(pid).or_insert_with(|| Subject::new(arrival, now));
-        let told = subject.took(arrival, now);
-        told.into_iter().for_each(|told| self.add(told));
+        let ended = subject.took(arrival, now, gap);
+        ended.into_iter().for_each(|ended| self.add(pid, &ended));
     }
 
     fn sent(&mut self, dispatch: &Dispatch) {
         let Dispatch { pid, tier, reason, .. } = *dispatch;
         let key = dispatch.vtime.as_raw();
         for (_, subject) in self.subjects.iter_mut().filter(|(other, _)| **other != pid) {
-            if let Some(waiting) = &mut subject.waiting
-                && waiting.others.len() < OTHERS_MAX
+            if let Some((_, notes)) = subject.follower.waiting()
+                && notes.others.len() < OTHERS_MAX
             {
-                waiting.others.push(Other { pid, tier, key, reason });
+                notes.others.push(Other { pid, tier, key, reason });
             }
         }
         let Some(subject) = self.subjects.get_mut(&pid) else { return };
@@ -194,67 +188,63 @@ impl Story<'_> {
         subject.reasons[reason.index()] += 1;
         let before = subject.tier.replace(tier);
         subject.changes += u64::from(before.is_some_and(|before| before != tier));
-        let Some(waiting) = subject.waiting.take_if(|it| it.message.ticket == dispatch.ticket)
-        else {
-            return subject.fates.count(Fate::Late);
-        };
-        let waited = self.now.since(waiting.since);
-        subject.waits.add(waited);
-        let told = (waited > self.over).then(|| self.tell_wait(dispatch, &waiting, waited));
-        let Some(subject) = self.subjects.get_mut(&pid) else { return };
-        let message = waiting.message;
-        let before = subject.settle(Fate::Unknown);
-        subject.decided = Some(Decided { message, at: self.now, told });
-        before.into_iter().for_each(|told| self.add(told));
+        if let Some(notes) = subject.follower.sent(self.now, dispatch.ticket) {
+            notes.decision = Some(*dispatch);
+        }
     }
 
     fn exited(&mut self, pid: Pid) {
         let Some(subject) = self.subjects.get_mut(&pid) else { return };
-        subject.fates.exited_undecided += u64::from(subject.waiting.take().is_some());
-        let told = subject.settle(Fate::Exited);
-        told.into_iter().for_each(|told| self.add(told));
+        let ended = subject.follower.exited();
+        ended.into_iter().for_each(|ended| self.add(pid, &ended));
     }
 
     /// Nothing is known of what was under way.
     fn lose_track(&mut self) {
-        let mut told = Vec::new();
-        for subject in self.subjects.values_mut() {
-            subject.fates.unknown_undecided += u64::from(subject.waiting.take().is_some());
-            told.extend(subject.settle(Fate::Unknown));
-        }
-        told.into_iter().for_each(|told| self.add(told));
+        let lost =
+            |(pid, subject): (&Pid, &mut Subject)| Some((*pid, subject.follower.lose_track()?));
+        let ended: Vec<(Pid, Ended<Notes>)> = self.subjects.iter_mut().filter_map(lost).collect();
+        ended.iter().for_each(|(pid, ended)| self.add(*pid, ended));
     }
 
-    /// Adds the sentences of a long wait, or counts it.
-    fn add(&mut self, told: String) {
-        match self.told.len() < TOLD_MAX {
-            true => self.told.push(told),
-            false => self.not_told += 1,
+    /// Takes a wait that ended with a decision. Tells of it if it was long, or counts it.
+    fn add(&mut self, pid: Pid, ended: &Ended<Notes>) {
+        let Some(subject) = self.subjects.get_mut(&pid) else { return };
+        subject.add(ended);
+        match (&ended.notes.decision, self.told.len() < TOLD_MAX) {
+            _ if ended.waited.span() <= self.over => {}
+            (Some(dispatch), true) => self.told.push(self.tell_wait(dispatch, ended)),
+            _ => self.not_told += 1,
         }
     }
 
     /// One wait in sentences.
-    fn tell_wait(&self, dispatch: &Dispatch, waiting: &Waiting, waited: Span) -> String {
-        let at = waiting.since.since(self.start.unwrap_or_default());
-        let why = match waiting.message.cause {
+    fn tell_wait(&self, dispatch: &Dispatch, ended: &Ended<Notes>) -> String {
+        let at = ended.since.since(self.start.unwrap_or_default());
+        let why = match ended.cause {
             Cause::New => "was new",
             Cause::Wakeup => "woke up",
             Cause::Requeue => "had lost its CPU",
         };
         let mut text = format!(
-            "After {} pid {} {why} and waited {} us for a decision as {:?}.",
+            "After {} pid {} {why} and waited {} for a decision as {:?}.",
             milliseconds(at),
             dispatch.pid.as_raw(),
-            waited.as_micros(),
+            ended.waited,
             dispatch.tier
         );
-        if waiting.others.is_empty() {
+        let others = &ended.notes.others;
+        if others.is_empty() {
             text += " No other decision was made meanwhile.";
         } else {
-            text += &format!(" {} others came first:", waiting.others.len());
-            text += &self.tell_others(dispatch, &waiting.others);
+            text += &format!(" {} others came first:", others.len());
+            text += &self.tell_others(dispatch, others);
         }
-        text + &format!(" In the end it was chosen because {}.", rule(dispatch.reason))
+        text + &format!(
+            " In the end it was chosen because {}. {}",
+            rule(dispatch.reason),
+            ended.fate
+        )
     }
 
     fn tell_others(&self, dispatch: &Dispatch, others: &[Other]) -> String {
@@ -263,7 +253,9 @@ impl Story<'_> {
             let name = self.names.get(&other.pid).map(Comm::to_string).unwrap_or_default();
             let reason = match () {
                 () if other.reason.is_rescue() => "had waited longest, and age came before order",
-                () if other.reason == Reason::Deficit => "is Batch work that was owed a turn",
+                () if other.reason == Reason::Deficit => {
+                    "is Batch work that enough decisions had passed"
+                }
                 () if other.reason == Reason::Fifo => "came first, and there were CPUs to spare",
                 () if other.tier > dispatch.tier => "belongs to a more urgent tier",
                 () if other.tier < dispatch.tier => "belongs to a lower tier whose turn it was",
@@ -319,10 +311,9 @@ impl Subject {
             newest: *first,
             first: now,
             last: now,
-            waiting: None,
-            decided: None,
-            fates: Fates::default(),
+            follower: Follower::default(),
             waits: Durations::default(),
+            bounded: Bounded::default(),
             runs_after: Durations::default(),
             run_intervals: Durations::default(),
             wakeups: 0,
@@ -335,9 +326,8 @@ impl Subject {
         }
     }
 
-    /// Takes a message: now it is known what became of the one before. Returns the sentences of a
-    /// long wait that ended with a decision.
-    fn took(&mut self, arrival: &Arrival, now: Stamp) -> Option<String> {
+    /// Takes a message. Returns the wait before, if it ended with a decision.
+    fn took(&mut self, arrival: &Arrival, now: Stamp, gap: Span) -> Option<Ended<Notes>> {
         if let Some(facts) = &arrival.facts {
             self.orders.executed(facts);
         }
@@ -349,47 +339,20 @@ impl Subject {
             Cause::Requeue => self.requeues += 1,
             Cause::New | Cause::Wakeup => self.wakeups += 1,
         }
-        let told = self.decided.as_ref().map(|it| between(&it.message, arrival)).and_then(|did| {
-            self.settle(match did {
-                Between::Ran { began } => Fate::Ran(began),
-                Between::DidNotRun => Fate::Cancelled,
-                Between::OtherTask => Fate::Exited,
-            })
-        });
-        let (message, mut since) = (*arrival, waits_since(arrival, now));
-        if let Some(before) = self.waiting.take() {
-            match between(&before.message, arrival) {
-                Between::Ran { .. } => self.fates.ran_undecided += 1,
-                Between::OtherTask => self.fates.exited_undecided += 1,
-                Between::DidNotRun => {
-                    self.fates.replaced += 1;
-                    // It still waits.
-                    since = before.since.min(since);
-                }
-            }
-        }
-        self.waiting = Some(Waiting { message, since, others: Vec::new() });
-        told
+        self.follower.received(now, gap, arrival)
     }
 
-    /// Ends the decision that is open, if there is one. Returns its sentences if the wait was long.
-    fn settle(&mut self, fate: Fate) -> Option<String> {
-        let Decided { at, told, .. } = self.decided.take()?;
-        self.fates.count(fate);
-        let after = match fate {
-            Fate::Ran(Some(began)) if began >= at => {
-                self.runs_after.add(began.since(at));
-                format!("It ran {} us after the decision.", began.since(at).as_micros())
-            }
-            Fate::Ran(_) => "It ran then; the recording does not show since when.".to_owned(),
-            Fate::Cancelled => {
-                "It was queued again before it ran, so the decision was cancelled.".to_owned()
-            }
-            Fate::Late => "The decision was about an older message.".to_owned(),
-            Fate::Exited => "It exited after that.".to_owned(),
-            Fate::Unknown => "What became of the decision is unknown.".to_owned(),
-        };
-        told.map(|told| format!("{told} {after}"))
+    /// Takes a wait that ended with a decision.
+    fn add(&mut self, ended: &Ended<Notes>) {
+        if let Fate::Ran(after) = ended.fate {
+            self.runs_after.add(after);
+        }
+        match ended.waited {
+            Waited::Exactly(length) => self.waits.add(length),
+            Waited::AtMost(length) => self.bounded.add(length),
+            // The wait goes on, and ends with another decision, or its begin is not known.
+            Waited::AtLeast(_) => {}
+        }
     }
 
     /// What the task is to the policy, and what that rests on.
@@ -417,20 +380,16 @@ impl Subject {
             );
         }
         text += &self.orders.tell(start, names);
-        text += &format!(
-            " It waited {} us for a decision in the middle, {} us in one of a hundred cases, {} us \
-             at most. It was chosen",
-            self.waits.quantile(500).as_micros(),
-            self.waits.quantile(990).as_micros(),
-            self.waits.longest().as_micros(),
-        );
+        text += &self.tell_waits();
         let chosen = Reason::ALL.into_iter().zip(self.reasons).filter(|(_, times)| *times > 0);
         let chosen: Vec<String> = chosen
-            .map(|(reason, times)| format!(" {times} times because {}", rule(reason)))
+            .map(|(reason, times)| format!("{times} times because {}", rule(reason)))
             .collect();
-        text += &chosen.join(",");
-        text += ".";
-        text += &self.fates.tell();
+        text += &match chosen.is_empty() {
+            true => " It was never chosen.".into(),
+            false => format!(" It was chosen {}.", chosen.join(", ")),
+        };
+        text += &self.follower.fates().to_string();
         if self.runs_after.longest() > Span::ZERO {
             text += &format!(
                 " From the decision to the run it took {} us in the middle and {} us at most, \
@@ -441,6 +400,21 @@ impl Subject {
         }
         text + "\n"
     }
+
+    /// How long it waited: where that is known, and the rest.
+    fn tell_waits(&self) -> String {
+        let mut text = String::new();
+        if self.waits.count() > 0 {
+            text += &format!(
+                " It waited {} us for a decision in the middle, {} us in one of a hundred cases, \
+                 {} us at most.",
+                self.waits.quantile(500).as_micros(),
+                self.waits.quantile(990).as_micros(),
+                self.waits.longest().as_micros(),
+            );
+        }
+        text + &self.bounded.to_string()
+    }
 }
 
 /// Why a task was chosen.
@@ -448,7 +422,7 @@ fn rule(reason: Reason) -> &'static str {
     match reason {
         Reason::Order => "it was its turn: the most urgent tier, and the first in its queue",
         Reason::OverflowRescue => "it had waited beyond the overflow limit",
-        Reason::Deficit => "Batch work was owed a turn",
+        Reason::Deficit => "enough decisions had passed waiting Batch work",
         Reason::StarvationRescue => "it had waited beyond the starvation limit",
         Reason::CodelRescue => "it had waited beyond the threshold of batch waits",
         Reason::Fifo => "it came first, and there were CPUs to spare",
