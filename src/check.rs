@@ -13,8 +13,9 @@ mod newer;
 use self::facts::Facts;
 use self::findings::{Finding, Level};
 use super::cli::CheckArguments;
-use super::output;
+use super::{output, privileges};
 use pandemonium_host::failure::Failure;
+use pandemonium_host::preflight::Lacks;
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
@@ -33,7 +34,11 @@ struct Report<'a> {
 
 /// Executes the command.
 pub fn run(arguments: &CheckArguments) -> Result<ExitCode, Failure> {
-    let facts = Facts::read(Path::new("/"));
+    let root = Path::new("/");
+    let lacks = Lacks::observe(root);
+    privileges::ask();
+    privileges::keep_none();
+    let facts = Facts::read(root, lacks);
     let (findings, exit_code) = findings::judge(&facts);
     if arguments.json {
         let report = Report {

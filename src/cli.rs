@@ -13,6 +13,7 @@ use clap_complete::Shell;
 use pandemonium_engine::NAMES_MAX;
 use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::task::{CPUS_MAX, Comm};
+use pandemonium_host::ejection::DUMP_MAX;
 use pandemonium_host::failure::Failure;
 use pandemonium_policies::{COMPOSITORS, Catalog};
 use pandemonium_view::tasks::Key;
@@ -239,7 +240,7 @@ pub struct Options {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(RING_MAX)))]
     pub record_buffer: u32,
 
-    /// Replace the names of programs in the recording
+    /// Replace the names of programs in the recording, but not those of --boost
     #[arg(long, requires = "record")]
     pub redact: bool,
 
@@ -423,6 +424,20 @@ impl Options {
         self.policy.unwrap_or_else(|| catalog().default_policy())
     }
 
+    /// Bytes of the kernel's debug dump after an error: as many as are kept, unless the user asks
+    /// for others. It tells the culprit also if it is not printed.
+    pub fn dump_length(&self) -> u32 {
+        match self.exit_dump_len {
+            0 => DUMP_MAX as u32,
+            asked => asked,
+        }
+    }
+
+    /// Whether the user wants to see that dump.
+    pub fn prints_dump(&self) -> bool {
+        self.verbose || self.exit_dump_len > 0
+    }
+
     /// Checks what clap cannot: options against each other.
     pub fn check(&self) -> Result<(), Failure> {
         let extra_max = NAMES_MAX - COMPOSITORS.len();
@@ -517,6 +532,17 @@ pub mod tests {
         }
         assert!(parse(&["--compositor", ""]).is_err());
         assert!(parse(&["--policy", "magic"]).is_err());
+    }
+
+    #[test]
+    fn the_kernel_is_asked_for_the_dump_that_is_kept_and_it_is_printed_if_the_user_wants_it() {
+        let of = |args: &[&str]| {
+            let options = parse(args).unwrap();
+            (options.dump_length() as usize, options.prints_dump())
+        };
+        assert_eq!(of(&[]), (DUMP_MAX, false));
+        assert_eq!(of(&["--verbose"]), (DUMP_MAX, true));
+        assert_eq!(of(&["--exit-dump-len", "65536"]), (65_536, true));
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //!
 //! Imports run downwards only, in this order: `supervisor`, `worker`; `worker_process`, `stats`,
 //! `backend`; `telemetry`, `tune`, `explain`, `exposition`, `task_list`; `metrics`; `adaptive`,
-//! `observers`, `rules`; `reading`, `fast_path`; `shared`; plain data such as
+//! `observers`, `rules`; `reading`, `fast_path`; `shared`; `server`, and plain data such as
 //! `fast_path_counters`.
 //!
 //! A program with policies of its own calls [`main`]; here a built-in one stands for them:
@@ -111,6 +111,8 @@ mod restarts;
 mod rules;
 #[cfg(not(docsrs))]
 mod rules_command;
+#[cfg(not(docsrs))]
+mod server;
 #[cfg(not(docsrs))]
 mod settings;
 #[cfg(not(docsrs))]
@@ -226,8 +228,14 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
                 privileges::ask();
                 metrics_command::run(arguments)?;
             }
-            Command::Procdb(arguments) => procdb_command::run(arguments)?,
-            Command::Rules(arguments) => rules_command::run(arguments)?,
+            Command::Procdb(arguments) => {
+                privileges::ask();
+                procdb_command::run(arguments)?;
+            }
+            Command::Rules(arguments) => {
+                privileges::ask();
+                rules_command::run(arguments)?;
+            }
             Command::Bench(arguments) => {
                 return Err(program::become_program("pandemonium_bench", &arguments.words));
             }

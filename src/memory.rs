@@ -11,6 +11,7 @@
 
 use pandemonium_engine::Waiting;
 use pandemonium_engine::reserve::Reserve;
+use pandemonium_host::ejection::DUMP_MAX;
 use std::alloc::Layout;
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ const AHEAD: u32 = 2_048;
 /// The pause before the kernel is asked again for memory that it did not have.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAGE: usize = 4_096;
+/// A dump that is longer may end this process before all of it is printed.
+const LONG_DUMP: usize = 2 << 20;
 
 /// Has the C library use one heap for all threads. By default it reserves 64 MiB of addresses for
 /// each thread, which then count as locked.
@@ -48,11 +51,16 @@ pub fn lock_current() {
     unsafe { libc::mlockall(libc::MCL_CURRENT) };
 }
 
-/// Bytes that the kernel's debug dump of this length may take until it is printed. A length of 0 is
-/// the kernel's own.
-pub fn for_dump(length: u32) -> usize {
-    4 * (length as usize).clamp(32 << 10, 2 << 20)
+/// Bytes that the kernel's debug dump of this length takes until the supervisor has it: a copy, or
+/// one that grows if it is not UTF-8. Until it is printed it takes two more that grow.
+pub const fn for_dump(length: u32, is_printed: bool) -> usize {
+    let copies = if is_printed { 8 } else { 3 };
+    let length = length as usize;
+    copies * if length < LONG_DUMP { length } else { LONG_DUMP }
 }
+
+/// What remains of the arena is a power of two: so the usual dump takes none.
+const _: () = assert!((KEPT + for_dump(DUMP_MAX as u32, false)).next_power_of_two() == 2 * KEPT);
 
 /// Memory of this process that is not in use.
 pub struct Unused(Vec<Range<usize>>);

@@ -96,7 +96,7 @@ pub struct Metrics {
     pub idle_pct: f64,
     #[stat(desc = "CPU time of the scheduler, in percent of one CPU")]
     pub own_cpu_pct: f64,
-    #[stat(desc = "Times the scheduler was started again because a CPU went on- or offline")]
+    #[stat(desc = "Times the scheduler was started again: a CPU went on- or offline, or a kill")]
     pub restarts: u64,
     #[stat(desc = "Times this program was replaced by a newer one while it ran")]
     pub upgrades: u64,

@@ -7,7 +7,8 @@
 //! each of them drop it in a signal handler, which is why this makes the system calls itself: a
 //! handler may not allocate.
 
-use pandemonium_host::preflight::Capability;
+use super::{output, syscalls};
+pub use pandemonium_host::preflight::WISHED;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -23,9 +24,6 @@ const BPF: u32 = 39;
 const VERSION: u32 = 0x2008_0522;
 /// A thread that has not reacted to the signal by then does not run.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Not required, but missed: real-time threads and nice values.
-pub const WISHED: [Capability; 1] = [(SYS_NICE, "CAP_SYS_NICE")];
 
 /// A set of capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,20 +48,29 @@ const SCHEDULING: Set = Set::of(&[BPF, PERFMON, SYS_NICE, IPC_LOCK]);
 const SUPERVISING: Set = Set::of(&[SYS_NICE]);
 /// Access to files of other users.
 const FILES: Set = Set::of(&[DAC_OVERRIDE]);
+const NONE: Set = Set::of(&[]);
 
 /// In the supervisor, before it starts threads: the capabilities of a worker remain permitted, and
 /// `SYS_NICE` alone is in effect. With `foreign_files`, access to files of other users as well.
 pub fn supervise(foreign_files: bool) {
-    let files = if foreign_files { FILES } else { Set(0) };
+    let files = if foreign_files { FILES } else { NONE };
     forbid_new();
     keep(Set(LOADING.0 | files.0), Set(SUPERVISING.0 | files.0));
 }
 
-/// In a command that only asks the running scheduler: none but the access to its socket, which
-/// belongs to the user that runs it.
+/// In a command that only reads, or asks the running scheduler: none but the access to files and to
+/// a socket that belong to another user. Nor does it make system calls that it never needs.
 pub fn ask() {
     forbid_new();
     keep(FILES, FILES);
+    if let Err(error) = syscalls::supervise() {
+        output::warn(&format!("system calls that are never needed are not refused: {error}"));
+    }
+}
+
+/// In such a command that from now on reads only what every user may: none.
+pub fn keep_none() {
+    keep(NONE, NONE);
 }
 
 /// In a worker that has loaded the backend, in all its threads. Returns whether all have done it.
@@ -201,6 +208,20 @@ mod tests {
             assert_eq!(set("CapPrm"), before & LOADING.0, "what is dropped stays so");
             keep(FILES, FILES);
             assert_eq!((set("CapPrm"), set("CapEff")), (0, 0));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_command_that_reads_has_no_more_than_it_needs() {
+        std::thread::spawn(|| {
+            let before = set("CapPrm");
+            ask();
+            assert_eq!((set("CapPrm"), set("CapEff")), (before & FILES.0, before & FILES.0));
+            assert_eq!((set("Seccomp"), set("NoNewPrivs")), (2, 1));
+            keep_none();
+            assert_eq!((set("CapPrm"), set("CapEff"), set("CapInh")), (0, 0, 0));
         })
         .join()
         .unwrap();

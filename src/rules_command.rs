@@ -3,7 +3,7 @@
 //! `rules test`: shows which rule applies to which running process, without a scheduler.
 
 use super::cli::{RulesArguments, RulesCommand};
-use super::output;
+use super::{output, privileges};
 use pandemonium_host::failure::Failure;
 use pandemonium_host::print::one_line;
 use pandemonium_rules::{Processes, Rules, Users, demand_text};
@@ -14,6 +14,9 @@ pub fn run(arguments: &RulesArguments) -> Result<(), Failure> {
     let RulesCommand::Test { rules } = &arguments.what;
     let paths = if rules.is_empty() { vec![shipped()?] } else { rules.clone() };
     let rules = Rules::read(&paths).map_err(Failure::Usage)?;
+    // The rest is readable for all. What only root may read of processes the supervisor does not
+    // see either, and a rule is to apply here as it does there.
+    privileges::keep_none();
     let mut processes = Processes::default();
     processes.refresh();
     output::print(report(&rules, &processes, &Users::read()).trim_end());

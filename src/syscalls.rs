@@ -14,10 +14,12 @@
 use std::io::{Error, Result};
 
 /// `struct seccomp_data` (kernel ABI, `linux/seccomp.h`): the number of the call, the architecture,
-/// and the lower half of the first argument on a little-endian machine.
+/// and the lower halves of the first two arguments on a little-endian machine. The kernel reads no
+/// more of the arguments that are checked here.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
+const SECOND_ARGUMENT: u32 = 24;
 /// `AUDIT_ARCH_*` of `linux/audit.h`. On other machines there is no filter.
 #[cfg(target_arch = "x86_64")]
 const OURS: u32 = 0xC000_003E;
@@ -33,9 +35,8 @@ const BPF_PROG_RUN: u32 = 10;
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
 
-/// What a worker needs to schedule, to say why it ends, and to end. Of `bpf` it needs
-/// [`BPF_PROG_RUN`] only.
-const SCHEDULING: [libc::c_long; 36] = [
+/// What a worker needs to schedule, to say why it ends, and to end, besides [`checked`] calls.
+const SCHEDULING: [libc::c_long; 34] = [
     // Rounds, the clock where it is no memory, statistics.
     libc::SYS_sched_yield,
     libc::SYS_clock_gettime,
@@ -61,7 +62,6 @@ const SCHEDULING: [libc::c_long; 36] = [
     libc::SYS_pwrite64,
     libc::SYS_lseek,
     libc::SYS_fstat,
-    libc::SYS_fcntl,
     libc::SYS_close,
     // The end: memory is given back, a bug is reported if there is a reader.
     libc::SYS_ppoll,
@@ -71,12 +71,41 @@ const SCHEDULING: [libc::c_long; 36] = [
     libc::SYS_getrandom,
     libc::SYS_getpid,
     libc::SYS_gettid,
-    libc::SYS_tgkill,
     libc::SYS_set_robust_list,
     libc::SYS_rseq,
     libc::SYS_exit,
     libc::SYS_exit_group,
 ];
+
+/// A call that is allowed if the lower half of one argument has one of these values.
+struct Checked {
+    number: libc::c_long,
+    /// Where the argument is in `struct seccomp_data`.
+    argument: u32,
+    values: Vec<u32>,
+}
+
+/// Calls that a worker needs in one form, and that reach beyond it in others. All others that do
+/// (`kill`, `pidfd_send_signal`, `prctl`, `setpriority`, `sched_setscheduler`, `prlimit64`,
+/// `process_vm_writev` and so on) are missing in [`SCHEDULING`].
+fn checked() -> [Checked; 3] {
+    [
+        Checked { number: libc::SYS_bpf, argument: FIRST_ARGUMENT, values: vec![BPF_PROG_RUN] },
+        // A panic that aborts signals its own thread. The user of the scheduler is mostly root,
+        // which may signal every process.
+        Checked {
+            number: libc::SYS_tgkill,
+            argument: FIRST_ARGUMENT,
+            values: vec![std::process::id()],
+        },
+        // F_SETOWN and O_ASYNC have the kernel signal any process.
+        Checked {
+            number: libc::SYS_fcntl,
+            argument: SECOND_ARGUMENT,
+            values: [libc::F_GETFD, libc::F_GETFL].map(|command| command as u32).to_vec(),
+        },
+    ]
+}
 
 /// What a worker that schedules tries at its end, and may not: `scx_rustland_core` puts back a
 /// kernel setting, which `compaction` does. It is refused without a note in the kernel's log.
@@ -85,11 +114,14 @@ const QUIETLY_REFUSED: [libc::c_long; 1] = [libc::SYS_openat];
 /// What no process of this scheduler ever needs: other processes' memory, mounts and namespaces,
 /// modules and other kernels, keys, clocks, names, hardware, and interfaces that were often a way
 /// around such a list.
-const NEVER: [libc::c_long; 51] = [
+const NEVER: [libc::c_long; 54] = [
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_process_madvise,
+    libc::SYS_process_mrelease,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
     libc::SYS_kcmp,
     libc::SYS_pidfd_getfd,
     libc::SYS_mount,
@@ -146,16 +178,15 @@ const NEVER_HERE: &[libc::c_long] =
 #[cfg(not(target_arch = "x86_64"))]
 const NEVER_HERE: &[libc::c_long] = &[];
 
-/// In the supervisor, before it starts threads: those and all workers inherit the filter.
-/// No program that it executes may gain privileges any more; see `privileges`.
+/// In the supervisor and in commands that read, before they start threads: those and all workers
+/// inherit the filter. No program that they execute may gain privileges any more; see `privileges`.
 ///
 /// # Errors
 ///
 /// If the kernel has no filters.
 pub fn supervise() -> Result<()> {
     let never: Vec<u32> = NEVER.iter().chain(NEVER_HERE).map(|call| *call as u32).collect();
-    let filter = Filter { listed: REFUSE, rest: ALLOW, run_programs: false };
-    install(&filter.program(&never), libc::SECCOMP_FILTER_FLAG_LOG)
+    install(&REFUSE_LISTED.program(&never, &[]), libc::SECCOMP_FILTER_FLAG_LOG)
 }
 
 /// In a worker that has loaded the backend, for all its threads.
@@ -165,29 +196,29 @@ pub fn supervise() -> Result<()> {
 /// If the kernel has no filters, or a thread has one that this one has not.
 pub fn schedule() -> Result<()> {
     let quietly = QUIETLY_REFUSED.map(|call| call as u32);
-    let filter = Filter { listed: REFUSE, rest: ALLOW, run_programs: false };
     let all_threads = libc::SECCOMP_FILTER_FLAG_TSYNC;
-    install(&filter.program(&quietly), all_threads)?;
+    install(&REFUSE_LISTED.program(&quietly, &[]), all_threads)?;
     install(&scheduling(), all_threads | libc::SECCOMP_FILTER_FLAG_LOG)
 }
 
 fn scheduling() -> Vec<libc::sock_filter> {
     let listed = SCHEDULING.iter().chain(&QUIETLY_REFUSED).map(|call| *call as u32);
-    let filter = Filter { listed: ALLOW, rest: REFUSE, run_programs: true };
-    filter.program(&listed.collect::<Vec<_>>())
+    let filter = Filter { listed: ALLOW, rest: REFUSE };
+    filter.program(&listed.collect::<Vec<_>>(), &checked())
 }
 
 /// What becomes of the calls of a list, and of all others.
 struct Filter {
     listed: u32,
     rest: u32,
-    /// Whether `bpf` belongs to the list if it runs a program.
-    run_programs: bool,
 }
 
+const REFUSE_LISTED: Filter = Filter { listed: REFUSE, rest: ALLOW };
+
 impl Filter {
-    /// As a program of classic BPF. Calls by the numbers of another architecture are refused.
-    fn program(&self, numbers: &[u32]) -> Vec<libc::sock_filter> {
+    /// As a program of classic BPF, for a list of these numbers and of calls that are on it with
+    /// some arguments. Calls by the numbers of another architecture are refused.
+    fn program(&self, numbers: &[u32], checked: &[Checked]) -> Vec<libc::sock_filter> {
         let mut steps = vec![
             load(ARCHITECTURE),
             equal(OURS, 1, 0),
@@ -196,14 +227,13 @@ impl Filter {
             step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32),
             answer(REFUSE),
         ];
-        if self.run_programs {
-            steps.extend([
-                equal(libc::SYS_bpf as u32, 0, 4),
-                load(FIRST_ARGUMENT),
-                equal(BPF_PROG_RUN, 0, 1),
-                answer(self.listed),
-                answer(self.rest),
-            ]);
+        for Checked { number, argument, values } in checked {
+            let count = values.len() as u8;
+            // Past the load, the comparisons and both answers.
+            steps.extend([equal(*number as u32, 0, count + 3), load(*argument)]);
+            let matches = (0..count).zip(values);
+            steps.extend(matches.map(|(at, value)| equal(*value, count - at, 0)));
+            steps.extend([answer(self.rest), answer(self.listed)]);
         }
         // A jump passes at most 255 steps.
         debug_assert!(numbers.len() < 255, "{} calls", numbers.len());
@@ -308,11 +338,54 @@ mod tests {
         assert!(found[2..].iter().all(|errno| *errno == libc::EPERM), "{found:?}");
         let opened = in_thread(|| {
             let quietly = QUIETLY_REFUSED.map(|call| call as u32);
-            let filter = Filter { listed: REFUSE, rest: ALLOW, run_programs: false };
-            install(&filter.program(&quietly), 0).unwrap();
+            install(&REFUSE_LISTED.program(&quietly, &[]), 0).unwrap();
             File::open("/proc/self/status").err().and_then(|error| error.raw_os_error())
         });
         assert_eq!(opened, Some(libc::EPERM));
+    }
+
+    #[test]
+    fn a_worker_that_schedules_signals_its_own_threads_only() {
+        // SAFETY: plain system calls.
+        let (own, parent) = unsafe { (libc::getpid(), libc::getppid()) };
+        let [own, parent] = [own, parent].map(libc::c_long::from);
+        let output = libc::c_long::from(libc::STDOUT_FILENO);
+        let [is_open, set_owner, set_flags] =
+            [libc::F_GETFD, libc::F_SETOWN, libc::F_SETFL].map(libc::c_long::from);
+        // Signal 0 is only a question.
+        let of = |process| [process, process, 0];
+        let in_filter = |call: libc::c_long, arguments| {
+            in_thread(|| {
+                install(&scheduling(), 0).unwrap();
+                errno(call, arguments)
+            })
+        };
+        assert_eq!(errno(libc::SYS_tgkill, of(parent)), 0, "the filter is what refuses it");
+        assert_eq!(in_filter(libc::SYS_tgkill, of(own)), 0);
+        assert_eq!(in_filter(libc::SYS_tgkill, of(parent)), libc::EPERM);
+        assert_eq!(in_filter(libc::SYS_tgkill, of(1)), libc::EPERM);
+        assert_eq!(in_filter(libc::SYS_fcntl, [output, is_open, 0]), 0);
+        assert_eq!(in_filter(libc::SYS_fcntl, [output, set_owner, parent]), libc::EPERM);
+        let asynchronous = libc::c_long::from(libc::O_ASYNC);
+        assert_eq!(in_filter(libc::SYS_fcntl, [output, set_flags, asynchronous]), libc::EPERM);
+        for call in [
+            libc::SYS_tkill,
+            libc::SYS_rt_sigqueueinfo,
+            libc::SYS_rt_tgsigqueueinfo,
+            libc::SYS_pidfd_open,
+            libc::SYS_pidfd_send_signal,
+            libc::SYS_prctl,
+            libc::SYS_prlimit64,
+            libc::SYS_setpriority,
+            libc::SYS_sched_setscheduler,
+            libc::SYS_sched_setattr,
+            libc::SYS_sched_setaffinity,
+            libc::SYS_ptrace,
+            libc::SYS_process_vm_readv,
+            libc::SYS_process_vm_writev,
+        ] {
+            assert_eq!(in_filter(call, [-1, -1, -1]), libc::EPERM, "call {call}");
+        }
     }
 
     /// Whether the kernel tells an unprivileged caller of `bpf` that the program is unknown. It
@@ -323,7 +396,9 @@ mod tests {
 
     #[test]
     fn no_call_is_allowed_and_never_needed_at_once() {
-        let mut all: Vec<_> = NEVER.iter().chain(NEVER_HERE).chain(&SCHEDULING).collect();
+        let checked = checked().map(|call| call.number);
+        let allowed = SCHEDULING.iter().chain(&checked);
+        let mut all: Vec<_> = NEVER.iter().chain(NEVER_HERE).chain(allowed).collect();
         let before = all.len();
         all.sort_unstable();
         all.dedup();

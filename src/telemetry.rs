@@ -183,8 +183,8 @@ mod tests {
         assert_eq!(
             knobs_line(&control.report(), &metrics),
             "[KNOBS] regime=MIXED slice_ns=1000000 batch_ns=4000000 preempt_ns=1000000 \
-             demotion_ns=2500000 lag=4 tightened=false tighten_events=0 ticks=L:0/M:0/H:0 \
-             l2_hit=B:50%/I:0%/L:-"
+             demotion_ns=2500000 sleeper_credit_scale=4 tightened=false tighten_events=0 \
+             ticks=L:0/M:0/H:0 l2_hit=B:50%/I:0%/L:-"
         );
     }
 }

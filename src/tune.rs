@@ -274,6 +274,8 @@ fn no_response(error: anyhow::Error) -> Failure {
 mod tests {
     use super::*;
     use crate::client::{PATIENCE_MS, unconnected};
+    use crate::procdb_file::tests::Scratch;
+    use crate::server::{self, Arguments, Limits, Targets};
     use crate::shared::Shared;
     use pandemonium_policies::knobs::{Knobs, TABLE};
     use std::sync::Arc;
@@ -400,15 +402,17 @@ mod tests {
         assert_eq!(ask(&adaptive, &[]).unwrap(), before);
     }
 
-    /// Through a real socket and the server of `scx_stats`.
+    /// Through a real socket and the client of `scx_stats`.
     #[test]
     fn a_refusal_reaches_the_client_through_the_socket() {
-        let path = std::env::temp_dir().join(format!("pandemonium-tune-{}", std::process::id()));
+        let folder = Scratch::new();
+        let path = folder.path().with_file_name("stats");
         let adaptive = adaptive();
-        let serve =
-            move |args: &BTreeMap<String, String>, _: (&_, &_)| respond(&adaptive, None, args);
-        let data = StatsServerData::<(), ()>::new().add_stats(TARGET, Box::new(serve));
-        let _server = StatsServer::new(data).set_path(&path).launch().unwrap();
+        let open = move || {
+            let adaptive = Arc::clone(&adaptive);
+            move |args: &Arguments| respond(&adaptive, None, args)
+        };
+        server::launch(Targets::default().add(TARGET, open), Limits::USER, &path).unwrap();
         let mut client = StatsClient::new().set_path(&path).connect(Some(PATIENCE_MS)).unwrap();
         let mut ask = |target: &str, set: &str| {
             let args = vec![("target".into(), target.into()), ("set".into(), set.into())];

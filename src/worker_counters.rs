@@ -21,6 +21,25 @@ const SECOND: Span = Span::from_millis(1_000);
 /// 1 Hz reader always sees fresh counts.
 const FAST_PATH_INTERVAL: Span = Span::from_millis(250);
 
+/// How long the task has waited for a decision that waits longest.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waits {
+    any: Span,
+    /// Above Batch.
+    urgent: Span,
+}
+
+impl Waits {
+    /// At the beginning of a round.
+    pub fn of(policy: &dyn Policy, now: Stamp) -> Waits {
+        Waits { any: policy.waiting().oldest_wait(now), urgent: policy.urgent_wait(now) }
+    }
+
+    fn longer(&self, other: &Waits) -> Waits {
+        Waits { any: self.any.max(other.any), urgent: self.urgent.max(other.urgent) }
+    }
+}
+
 /// The counts of this worker, added to those of earlier workers.
 pub struct WorkerCounters {
     before: Numbers,
@@ -32,7 +51,7 @@ pub struct WorkerCounters {
     /// When the fast path's counters were last summed.
     summed: Stamp,
     ring_peak: u64,
-    wait_peak: Span,
+    longest: Waits,
     usage_at_start: Usage,
     /// When the last round began; before the first one, when the backend began to load.
     last_round: Stamp,
@@ -54,7 +73,7 @@ impl WorkerCounters {
             second: now,
             summed: now,
             ring_peak: 0,
-            wait_peak: Span::ZERO,
+            longest: Waits::default(),
             usage_at_start: Usage::now(),
             last_round: loading,
             gap: Span::ZERO,
@@ -69,7 +88,7 @@ impl WorkerCounters {
     }
 
     /// Adds a round.
-    pub fn add(&mut self, now: Stamp, done: &Round, waited: Span) {
+    pub fn add(&mut self, now: Stamp, done: &Round, waits: &Waits) {
         self.gap = now.since(self.last_round);
         if !self.has_begun {
             self.total.unloaded_ns = takeover::unloaded().as_nanos();
@@ -91,7 +110,7 @@ impl WorkerCounters {
         self.total.refused += done.refused as u64;
         self.total.waiting = done.pending as u64;
         self.ring_peak = self.ring_peak.max(done.received as u64);
-        self.wait_peak = self.wait_peak.max(waited);
+        self.longest = self.longest.longer(waits);
     }
 
     /// Publishes everything. Returns true once a second.
@@ -153,7 +172,9 @@ impl WorkerCounters {
         self.second = now;
         self.total.not_real_time = u64::from(process::is_real_time_refused());
         self.total.ring_peak = std::mem::take(&mut self.ring_peak);
-        self.total.wait_peak_ns = std::mem::take(&mut self.wait_peak).as_nanos();
+        let longest = std::mem::take(&mut self.longest);
+        self.total.wait_peak_ns = longest.any.as_nanos();
+        self.total.urgent_wait_peak_ns = longest.urgent.as_nanos();
         let (used, start) = (Usage::now(), &self.usage_at_start);
         self.total.faults_minor =
             self.before.faults_minor + used.faults_minor.saturating_sub(start.faults_minor);

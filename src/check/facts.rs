@@ -4,10 +4,9 @@
 
 use super::kernel_names;
 use crate::machine::{Machine, Summary};
-use crate::privileges::WISHED;
 use crate::process;
 use flate2::read::GzDecoder;
-use pandemonium_host::preflight;
+use pandemonium_host::preflight::{self, Lacks};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
@@ -32,8 +31,6 @@ pub struct Facts {
     pub config: Option<String>,
     /// The names in the kernel's BTF that programs need; `None` if it cannot be read.
     pub names: Option<BTreeSet<&'static str>>,
-    /// Capabilities that are missed but not required.
-    pub missing_wishes: Vec<&'static str>,
     /// The limit of locked memory, as `/proc` prints it: bytes, or `unlimited`.
     pub locked_memory: Option<String>,
     /// Whether debugfs can be read, and if so, whether it shows the deadline server of sched_ext.
@@ -50,8 +47,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads the facts below `root`; `/` is this machine.
-    pub fn read(root: &Path) -> Facts {
+    /// Reads the facts below `root`; `/` is this machine. Needs none of the capabilities.
+    pub fn read(root: &Path, lacks: Lacks) -> Facts {
         let file = |path: &str| fs::read_to_string(root.join(path)).ok();
         let line = |path: &str| file(path).unwrap_or_default().trim().to_owned();
         let release = line("proc/sys/kernel/osrelease");
@@ -61,11 +58,10 @@ impl Facts {
         search_limits(&groups, &groups, 0, &mut 0, &mut limited_groups);
         limited_groups.sort();
         Facts {
-            preflight: preflight::Facts::observe(root),
+            preflight: preflight::Facts::observe(root, lacks),
             own_name: process::scheduler_name(),
             config: config(root, &release),
             names: btf.and_then(|btf| kernel_names::present(&btf, &kernel_names::all())),
-            missing_wishes: preflight::missing_capabilities(root, &WISHED),
             locked_memory: locked_memory(&line("proc/self/limits")),
             ext_server: ext_server(&root.join("sys/kernel/debug/sched")),
             preempt_rt: line("sys/kernel/realtime") == "1",
@@ -175,6 +171,10 @@ pub mod tests {
             }
             Root(root)
         }
+
+        fn facts(&self) -> Facts {
+            Facts::read(&self.0, Lacks::observe(&self.0))
+        }
     }
 
     impl Drop for Root {
@@ -193,7 +193,7 @@ pub mod tests {
     pub fn good() -> Facts {
         Facts {
             preflight: preflight::Facts {
-                missing_capabilities: Vec::new(),
+                lacks: Lacks::default(),
                 state: Some("disabled".into()),
                 ops: None,
                 has_btf: true,
@@ -204,7 +204,6 @@ pub mod tests {
             release: "7.3.4".into(),
             config: Some("CONFIG_SCHED_CLASS_EXT=y\n".into()),
             names: Some(kernel_names::all()),
-            missing_wishes: Vec::new(),
             locked_memory: Some("8388608".into()),
             ext_server: Some(true),
             preempt_rt: false,
@@ -235,14 +234,14 @@ pub mod tests {
             ("sys/fs/cgroup/system.slice/a.service/cpu.max", b"50000 100000\n"),
             ("sys/fs/cgroup/system.slice/b.service/cpu.max", b"max 100000\n"),
         ]);
-        let facts = Facts::read(&root.0);
+        let facts = root.facts();
         assert_eq!((facts.release.as_str(), facts.version()), ("6.18.44-arch1", Some((6, 18))));
         assert_eq!(facts.option("CONFIG_SCHED_CLASS_EXT"), Some("y"));
         assert_eq!(
             (facts.option("CONFIG_B"), facts.option("CONFIG_SCHED")),
             (Some("n"), Some("n"))
         );
-        assert!(facts.preflight.missing_capabilities.is_empty() && facts.missing_wishes.is_empty());
+        assert_eq!(facts.preflight.lacks, Lacks::default());
         assert_eq!(facts.preflight.ops.as_deref(), Some("lavd_1.1"));
         assert_eq!(facts.names, Some(BTreeSet::from(["sched_ext_ops"])));
         assert_eq!(
@@ -256,10 +255,10 @@ pub mod tests {
 
     #[test]
     fn a_machine_without_files_is_read_as_one_where_nothing_is_known() {
-        let facts = Facts::read(&Root::new(&[]).0);
+        let facts = Root::new(&[]).facts();
         assert_eq!((facts.version(), facts.option("CONFIG_A")), (None, None));
         assert!(facts.names.is_none() && facts.ext_server.is_none());
-        assert_eq!(facts.missing_wishes, ["CAP_SYS_NICE"]);
+        assert_eq!(facts.preflight.lacks.wished, ["CAP_SYS_NICE"]);
         assert!(facts.preflight.state.is_none() && !facts.preempt_rt && facts.nohz_full.is_empty());
     }
 
@@ -270,13 +269,13 @@ pub mod tests {
             ("proc/config.gz", b"no gzip"),
             ("boot/config-7.0.1", b"CONFIG_A=m\n"),
         ];
-        assert_eq!(Facts::read(&Root::new(&files).0).option("CONFIG_A"), Some("m"));
-        assert_eq!(Facts::read(&Root::new(&files[..2]).0).option("CONFIG_A"), None);
+        assert_eq!(Root::new(&files).facts().option("CONFIG_A"), Some("m"));
+        assert_eq!(Root::new(&files[..2]).facts().option("CONFIG_A"), None);
         let escape: [(&str, &[u8]); 3] = [
             ("proc/sys/kernel/osrelease", b"x/../../b"),
             ("boot/config-x/y", b""),
             ("b", b"CONFIG_A=y"),
         ];
-        assert_eq!(Facts::read(&Root::new(&escape).0).config, None);
+        assert_eq!(Root::new(&escape).facts().config, None);
     }
 }

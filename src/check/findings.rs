@@ -196,24 +196,21 @@ fn fast_path(facts: &Facts) -> Vec<Finding> {
 }
 
 fn privileges(facts: &Facts) -> Finding {
-    let missing = &facts.preflight.missing_capabilities;
-    if !missing.is_empty() {
+    let lacks = &facts.preflight.lacks;
+    if !lacks.required.is_empty() {
         return bad(
             "privileges",
             Level::Failure,
-            format!("this process lacks {}", missing.join(", ")),
+            format!("this process lacks {}", lacks.names().join(", ")),
             "run it as root: `sudo scx_pandemonium_user check`",
         );
     }
-    match facts.missing_wishes.is_empty() {
+    match lacks.wished.is_empty() {
         true => ok("privileges", "this process may load a scheduler"),
         false => bad(
             "privileges",
             Level::Warning,
-            format!(
-                "without {} a start takes seconds on a busy machine",
-                facts.missing_wishes.join(", ")
-            ),
+            format!("without {} a start takes seconds on a busy machine", lacks.wished.join(", ")),
             "grant it",
         ),
     }
@@ -234,7 +231,7 @@ fn process_numbers(facts: &Facts) -> Finding {
 
 /// The scheduler raises the limit, which takes CAP_SYS_RESOURCE.
 fn locked_memory(facts: &Facts) -> Finding {
-    let may_raise = !facts.preflight.missing_capabilities.contains(&"CAP_SYS_RESOURCE");
+    let may_raise = !facts.preflight.lacks.required.contains(&"CAP_SYS_RESOURCE");
     match facts.locked_memory.as_deref() {
         Some("unlimited") => ok("locked memory", "unlimited"),
         Some(limit) if may_raise => {
@@ -409,7 +406,7 @@ mod tests {
     #[test]
     fn a_hard_failure_has_the_exit_code_of_a_start() {
         let privileges = |facts: &mut Facts| {
-            facts.preflight.missing_capabilities = vec!["CAP_BPF"];
+            facts.preflight.lacks.required = vec!["CAP_BPF"];
         };
         one_complaint(privileges, 3, "FAILED privileges", &["CAP_BPF", "sudo"]);
         let occupied = |facts: &mut Facts| {
@@ -481,7 +478,7 @@ mod tests {
         one_complaint(older, 0, "warning deadline server", &[]);
         one_complaint(|facts| facts.nohz_full = "2-3".into(), 0, "warning nohz_full", &["2-3"]);
         one_complaint(|facts| facts.preempt_rt = true, 0, "note PREEMPT_RT", &["bench run"]);
-        let nice = |facts: &mut Facts| facts.missing_wishes = vec!["CAP_SYS_NICE"];
+        let nice = |facts: &mut Facts| facts.preflight.lacks.wished = vec!["CAP_SYS_NICE"];
         one_complaint(nice, 0, "warning privileges", &["CAP_SYS_NICE"]);
         let hybrid = |facts: &mut Facts| {
             facts.cpus = Some(Summary { cpus: 8, cores: 6, slow: 4, l2s: 3, llcs: 1, nodes: 1 });
@@ -489,7 +486,7 @@ mod tests {
         one_complaint(hybrid, 0, "note CPUs", &["4 of them slower", "performance"]);
         one_complaint(|facts| facts.names = None, 0, "warning types", &["root"]);
         let locked = |facts: &mut Facts| {
-            facts.preflight.missing_capabilities = vec!["CAP_SYS_RESOURCE"];
+            facts.preflight.lacks.required = vec!["CAP_SYS_RESOURCE"];
         };
         assert!(complaints(locked).0.iter().any(|line| line.contains("LimitMEMLOCK")));
     }

@@ -52,7 +52,8 @@ pub const ALL: &[Scenario] = &[
 pub const OUT_OF_MEMORY: Scenario = Scenario {
     name: "out-of-memory",
     about: "processes touch more memory than there is, with what can be swapped, while the mix \
-        runs: the scheduler has no page fault, and the kernel ends others",
+        runs: the scheduler has no page fault, and the kernel ends others, also if it was started \
+        in a desktop's session",
     limit_s: 180,
     swap_mib: 256,
     run: out_of_memory,
@@ -160,6 +161,8 @@ const SMALL: usize = 32 << 20;
 /// The kernel ends a process within this time.
 const UNTIL_OUT: Duration = Duration::from_secs(40);
 const ENDED: &str = "Out of memory: Killed process";
+/// By which the kernel chooses the process.
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
 fn memory_pressure(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &[])?;
@@ -178,7 +181,10 @@ fn memory_pressure(guest: &Guest) -> Result<()> {
 fn out_of_memory(guest: &Guest) -> Result<()> {
     swap::begin()?;
     fs::write("/proc/sys/vm/oom_dump_tasks", "0").context("keeping the console short")?;
+    // The scheduler inherits what a session has; the load does not.
+    fs::write(OOM_SCORE, "200").context("becoming a preferred victim")?;
     let scheduler = Scheduler::start(guest, &[])?;
+    fs::write(OOM_SCORE, "0").context("becoming an ordinary process")?;
     let load = Load::start(&load::mix(guest.cpus))?;
     watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
     let middle = Memory::of_scheduler(&scheduler)?;
