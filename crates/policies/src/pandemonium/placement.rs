@@ -179,8 +179,8 @@ impl Placer {
     /// are busy and the domain is not strict.
     ///
     /// In this order: an idle CPU near the task's last one; the CPU of the scheduler process; the
-    /// CPU that was interrupted for the task; and, if the domain is strict, the CPU that has run
-    /// its queued tasks soonest.
+    /// CPU that was kicked for the task; and, if the domain is strict, of those that run a task of
+    /// this scheduler the CPU that has run its queued tasks soonest.
     fn place_in_domain(
         &self,
         domain: &Domain,
@@ -206,7 +206,11 @@ impl Placer {
             .or(context.view.here.filter(inside).filter(free))
             .or(request.kicked.filter(inside))
             .or_else(|| {
-                let soonest = |cpu: &CpuId| self.sent[cpu.as_raw() as usize].through;
+                // A CPU that runs no task of this scheduler may be offline, or a real-time task's.
+                let soonest = |cpu: &CpuId| {
+                    let is_ours = context.view.busy.contains(*cpu);
+                    (!is_ours, self.sent[cpu.as_raw() as usize].through)
+                };
                 usable().filter(|_| domain.strict).min_by_key(soonest)
             })
     }
@@ -646,6 +650,8 @@ mod tests {
         assert_eq!(in_domain(true, &wide, &idle, &[]), Some(0));
         assert_eq!(in_domain(true, &wide, &idle, &[0]), Some(2), "2 is free sooner");
         assert_eq!(in_domain(true, &wide, &idle, &[0, 2, 2]), Some(0));
+        let without_0 = MachineView { busy: cpus(0b0100), ..idle };
+        assert_eq!(in_domain(true, &wide, &without_0, &[2]), Some(2), "0 is offline");
         let pinned = Request { cpus_allowed: 1, allowed: Some(CpuSet::first_64(0b1000)), ..wide };
         assert_eq!(in_domain(true, &pinned, &idle, &[]), None);
         let unknown = Request { allowed: None, ..wide };
