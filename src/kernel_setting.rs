@@ -5,6 +5,8 @@
 //! It is put back only while it still has the value of that while: another value is that of an
 //! administrator, or of another program, which wins.
 
+use super::mutex::lock;
+use std::sync::Mutex;
 use std::{fs, io};
 
 /// The file of a setting, and its value for that while.
@@ -62,6 +64,44 @@ impl KernelSetting {
     }
 }
 
+/// A setting that several threads change: it is changed again only while it is needed.
+pub struct SharedSetting {
+    setting: KernelSetting,
+    is_needed: Mutex<bool>,
+}
+
+impl SharedSetting {
+    /// Not needed yet.
+    pub fn new(setting: KernelSetting) -> SharedSetting {
+        SharedSetting { setting, is_needed: Mutex::new(false) }
+    }
+
+    /// Its value before the change, where that could be read.
+    pub fn before(&self) -> Option<&str> {
+        self.setting.before()
+    }
+
+    /// From now on it is needed. A worker changes it itself.
+    pub fn need(&self) {
+        *lock(&self.is_needed) = true;
+    }
+
+    /// Changes it again, if it is needed.
+    pub fn apply_again(&self) {
+        if *lock(&self.is_needed) {
+            // A failure costs some latency.
+            let _ = self.setting.meanwhile.apply();
+        }
+    }
+
+    /// It is not needed any more: puts it back.
+    pub fn restore(&self) {
+        let mut is_needed = lock(&self.is_needed);
+        *is_needed = false;
+        self.setting.restore();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,6 +141,21 @@ mod tests {
         let set_before = KernelSetting::known(file(&scratch, "1\n"), Some("1\n".into()));
         set_before.restore();
         assert_eq!(value(one), "1");
+    }
+
+    #[test]
+    fn a_setting_that_is_not_needed_any_more_stays_put_back() {
+        let scratch = Scratch::new();
+        let one = file(&scratch, "0\n");
+        let shared = SharedSetting::new(KernelSetting::read(one));
+        shared.apply_again();
+        assert_eq!(value(one), "0", "not needed yet");
+        shared.need();
+        shared.apply_again();
+        assert_eq!(value(one), "1");
+        shared.restore();
+        shared.apply_again();
+        assert_eq!(value(one), "0");
     }
 
     #[test]

@@ -31,8 +31,9 @@ static REAL_TIME_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process executes rounds.
 static IN_ROUNDS: AtomicBool = AtomicBool::new(false);
-/// A worker that is in a round so long after a signal does not come back from it: on an idle machine
-/// it has a round every two seconds. Its supervisor, or a worker that takes over, kills it sooner.
+/// A worker that is in a round so long after a signal does not come back from it: on an idle
+/// machine it has a round every two seconds. Its supervisor kills it sooner, and so does a worker
+/// that takes over.
 const STUCK: Duration = Duration::from_secs(4);
 
 /// The environment variable that names a worker's supervisor.

@@ -14,14 +14,23 @@ const UNLOADED_MAX: Span = Span::from_millis(20_000);
 
 /// What the supervisor sees of a worker.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct Seen<'n> {
     pub now: Stamp,
     /// The worker's process number, if there is one.
     pub worker: Option<u32>,
     /// How long ago its last round was.
     pub gap: Span,
-    /// Whether a scheduler is loaded.
-    pub is_loaded: bool,
+    /// The name of the scheduler that is loaded, with its version.
+    pub loaded: Option<&'n str>,
+    /// The name of the one that the worker loads.
+    pub ours: &'n str,
+}
+
+impl Seen<'_> {
+    /// Whether the worker's scheduler is loaded. After an ejection another one may be.
+    fn is_loaded(&self) -> bool {
+        self.loaded.is_some_and(|name| name.starts_with(self.ours))
+    }
 }
 
 /// What is to be done.
@@ -38,8 +47,8 @@ pub enum Verdict {
 #[derive(Debug, Default)]
 pub struct Silence {
     worker: Option<u32>,
-    /// Whether this worker's scheduler was loaded.
-    was_loaded: bool,
+    /// Since when this worker's scheduler is or was loaded.
+    loaded: Option<Stamp>,
     /// Since when it is not.
     unloaded: Option<Stamp>,
     /// Whether the gap has been told.
@@ -55,17 +64,21 @@ impl Silence {
         if seen.worker.is_none() {
             return Verdict::Nothing;
         }
-        if seen.is_loaded {
-            (self.was_loaded, self.unloaded) = (true, None);
-        } else if self.was_loaded {
+        if seen.is_loaded() {
+            self.loaded.get_or_insert(seen.now);
+            self.unloaded = None;
+        } else if self.loaded.is_some() {
             let since = *self.unloaded.get_or_insert(seen.now);
             if seen.now.since(since) >= UNLOADED_MAX {
                 return Verdict::End;
             }
         }
-        let is_silent = self.was_loaded && seen.gap > GAP_MAX;
+        // The last round may be that of the worker before, and this one may load for seconds.
+        let loaded = self.loaded.map_or(Span::ZERO, |since| seen.now.since(since));
+        let gap = seen.gap.min(loaded);
+        let is_silent = gap > GAP_MAX;
         let was_told = std::mem::replace(&mut self.is_told, is_silent);
-        if is_silent && !was_told { Verdict::Tell(seen.gap) } else { Verdict::Nothing }
+        if is_silent && !was_told { Verdict::Tell(gap) } else { Verdict::Nothing }
     }
 }
 
@@ -75,14 +88,16 @@ mod tests {
 
     const WORKER: Option<u32> = Some(7);
 
-    fn seen(second: u64, worker: Option<u32>, gap_s: u64, is_loaded: bool) -> Seen {
+    fn seen(second: u64, worker: Option<u32>, gap_s: u64, is_loaded: bool) -> Seen<'static> {
         let now = Stamp::from_nanos(1_000_000_000 * (100 + second));
-        Seen { now, worker, gap: Span::from_millis(1_000 * gap_s), is_loaded }
+        let loaded = is_loaded.then_some("ours_0.3");
+        Seen { now, worker, gap: Span::from_millis(1_000 * gap_s), loaded, ours: "ours" }
     }
 
     #[test]
     fn a_gap_is_told_once_and_the_next_one_again() {
         let mut silence = Silence::default();
+        assert_eq!(silence.look(&seen(0, WORKER, 0, true)), Verdict::Nothing);
         let gaps = [1, 3, 4, 5, 1, 4, 5];
         let told = gaps.map(|gap| silence.look(&seen(gap, WORKER, gap, true)));
         let tell = |gap: u64| Verdict::Tell(Span::from_millis(1_000 * gap));
@@ -98,6 +113,26 @@ mod tests {
             .filter(|at| silence.look(&seen(*at, WORKER, *at, false)) == Verdict::End)
             .collect();
         assert_eq!(ended.first(), Some(&21));
+    }
+
+    #[test]
+    fn a_slow_restart_is_no_gap_of_the_next_worker() {
+        let mut silence = Silence::default();
+        assert_eq!(silence.look(&seen(0, WORKER, 0, true)), Verdict::Nothing);
+        let told: Vec<Verdict> = (10..16)
+            .map(|at| silence.look(&seen(at, Some(8), at, true)))
+            .filter(|verdict| *verdict != Verdict::Nothing)
+            .collect();
+        assert_eq!(told, [Verdict::Tell(Span::from_millis(4_000))], "only its own time counts");
+    }
+
+    #[test]
+    fn another_scheduler_in_its_place_does_not_keep_it() {
+        let mut silence = Silence::default();
+        assert_eq!(silence.look(&seen(0, WORKER, 1, true)), Verdict::Nothing);
+        let another = |at| Seen { loaded: Some("lavd_1.1"), ..seen(at, WORKER, at, false) };
+        let ended = (1..=40).find(|at| silence.look(&another(*at)) == Verdict::End);
+        assert_eq!(ended, Some(21));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! that one, and attaches. The kernel has one scheduler at a time, so its own runs in between.
 
 use super::kernel_setting::{KernelSetting, Meanwhile};
-use super::{clock, memory, process, wake_worker};
+use super::{clock, memory, output, process, wake_worker};
 use anyhow::{Result, bail, ensure};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_host::preflight;
@@ -118,7 +118,10 @@ fn end_worker(earlier: i32) {
     let mut is_killed = false;
     thread::scope(|scope| {
         // On an idle machine the earlier worker would notice its signal a second later.
-        scope.spawn(|| wake_worker::until(has_ended));
+        let wake = || wake_worker::until(has_ended);
+        if thread::Builder::new().spawn_scoped(scope, wake).is_err() {
+            output::warn(wake_worker::LATE);
+        }
         while !has_ended() {
             in_charge_now();
             if start.elapsed() > PATIENCE && !is_killed {

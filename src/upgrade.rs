@@ -62,7 +62,7 @@ pub fn own_path(earlier: Option<&Handover>) -> Result<PathBuf, Failure> {
 pub fn serve(options: &Options, path: PathBuf, source: Source) -> Receiver<Candidate> {
     let records = options.record.is_some();
     let (sender, candidates) = channel();
-    thread::spawn(move || {
+    let wait = move || {
         let set = signal_set();
         loop {
             let mut signal = 0;
@@ -83,7 +83,10 @@ pub fn serve(options: &Options, path: PathBuf, source: Source) -> Receiver<Candi
                 }
             }
         }
-    });
+    };
+    if let Err(error) = thread::Builder::new().name("upgrade".into()).spawn(wait) {
+        output::warn(&format!("no upgrade is possible: a thread could not be started: {error}"));
+    }
     candidates
 }
 

@@ -6,8 +6,13 @@
 //! machine no task is queued before the backend's next heartbeat, one to two seconds later. Two
 //! threads that share a CPU and yield it to each other are queued a thousand times a second.
 
+use super::output;
 use pandemonium_host::preflight;
 use std::thread;
+
+/// Told if a thread for this cannot be started: the worker runs at the heartbeat.
+pub const LATE: &str =
+    "a thread could not be started, so the end of the scheduling process may take two seconds";
 
 /// Keeps the worker running until `done`, or until it is no longer in charge. From then on the
 /// kernel's own scheduler takes over task by task, and a thread that goes on yielding may be among
@@ -22,8 +27,11 @@ pub fn until(done: impl Fn() -> bool + Sync) {
         }
     };
     thread::scope(|scope| {
-        scope.spawn(yield_until_done);
-        yield_until_done();
+        // One thread alone is not queued.
+        match thread::Builder::new().spawn_scoped(scope, yield_until_done) {
+            Ok(_) => yield_until_done(),
+            Err(_) => output::warn(LATE),
+        }
     });
 }
 

@@ -3,43 +3,36 @@
 //! The process that schedules: one thread with one loop, which uses no file, terminal or lock, and
 //! allocates nothing.
 
-use super::backend::{BackendSetup, End, KernelPort, OpenObject};
+mod housekeeping;
+mod loading;
+
+use self::housekeeping::Housekeeping;
+use self::loading::{Loaded, Objects};
+use super::backend::{End, KernelPort};
 use super::cli::Options;
 use super::compaction::Compaction;
-use super::fast_path::{self, Config, FastPath, Settings, State};
+use super::fast_path::Settings;
 use super::machine::Machine;
-use super::memory::{Ahead, TableMemory, Unused};
 use super::observers::Observers;
-use super::planted::Planted;
+use super::process::InRounds;
 use super::shared::Shared;
-use super::shared::assignments::AssignmentList;
-use super::shared::topology::KnownTopology;
-use super::worker_counters::WorkerCounters;
-use super::{
-    clock, libbpf_print, memory, output, privileges, process, settings, syscalls, takeover,
-};
+use super::worker_counters::{Waits, WorkerCounters};
+use super::{clock, memory, output, process, settings, syscalls, takeover};
 use anyhow::anyhow;
-use pandemonium_engine::Policy;
-use pandemonium_engine::Setup;
-use pandemonium_engine::knobs::{Table, Values};
-use pandemonium_engine::procdb::Minute;
+use pandemonium_engine::knobs::Table;
 use pandemonium_engine::task::Tier;
 use pandemonium_engine::time::{Span, Stamp};
-use pandemonium_engine::topology::{CpuMask, Topology};
+use pandemonium_engine::topology::CpuMask;
+use pandemonium_engine::{Policy, Setup};
 use pandemonium_host::ejection::Ejection;
 use pandemonium_host::failure::Failure;
-use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The exit code of a worker that the supervisor is to start again.
 pub const RESTART: u8 = 80;
-/// The time between two publications of learned profiles: a killed worker loses this much. One
-/// takes some 20 us with a full database.
-const PROGRAMS_INTERVAL: Span = Span::from_millis(10_000);
 /// The nice value of a worker that loads beside other tasks. With a much lower one it would load
 /// sooner: at -20 a woken task waits while the worker computes for 0.26 s, because the kernel's own
 /// scheduler gives that 87 times the CPU time and both a deadline by their share. On one CPU waits
@@ -48,7 +41,7 @@ const NICE: libc::c_int = -10;
 
 /// Schedules until a signal or the kernel ends this.
 pub fn run(options: &Options, fd: RawFd) -> Result<ExitCode, Failure> {
-    process::die_with_parent();
+    process::die_with_supervisor().map_err(Failure::internal)?;
     process::set_nice(NICE);
     output::drop_unread();
     let shared = Shared::adopt(fd)?;
@@ -87,15 +80,85 @@ struct Start<'a> {
     online: CpuMask,
 }
 
+/// What decides, what it takes up and publishes, and what is shown of its rounds.
+struct Prepared<'s> {
+    observers: Observers<'s>,
+    housekeeping: Housekeeping<'s>,
+    policy: Box<dyn Policy>,
+}
+
+/// Schedules until a signal or the kernel ends this. The order of the steps matters:
+///
+/// 1. The policy gets the setup, the knobs, and then memos and profiles. A recording has them in
+///    this order. The backend's slice follows from the knobs. How much of the policy's table is
+///    locked at first follows from the tasks that it remembers.
+/// 2. The fast path is loaded and the helper thread started before the backend, which locks all
+///    memory and forbids `mmap`. The helper makes the signal thread real-time, which the load of
+///    the backend starts.
+/// 3. Unused memory is set aside before the backend locks what is in reach, and given back after
+///    that. The kernel setting of compaction is read before the backend changes it.
+/// 4. The backend is loaded. An earlier worker is ended just before it is attached. From then on it
+///    decides by itself until the first round.
+/// 5. Privileges are dropped after the load, which needs them. This and the next two steps make
+///    system calls that step 8 forbids.
+/// 6. The CPUs are compared with those of the start. The kernel reports a CPU that goes on- or
+///    offline since the load. Before, it did not.
+/// 7. The stack is populated before page faults are counted. Signals are blocked after the load:
+///    earlier, the signal thread would inherit that, and no thread would take them. A thread that
+///    took over becomes an ordinary one again.
+/// 8. System calls are forbidden after the last step that opens a file or changes a thread.
+/// 9. Counting begins after all that, so that page faults of the start do not count. The memos are
+///    discarded now: a worker that ends earlier leaves them to the next one, and if this one is
+///    killed from now on, they are out of date. Texts are held last, so that warnings of the start
+///    are printed at once.
+/// 10. After the last round the gap is taken at once, because unloading takes time too. Memos and
+///     profiles are stored before the backend is unloaded, because a worker that unloads for too
+///     long is killed.
+/// 11. Compaction is restored when the backend is unloaded: until then the kernel must not move the
+///     memory of this process.
 fn schedule(
     options: &Options,
     start: &Start,
     shared: &Shared,
     table: &'static Table,
-    mut policy: Box<dyn Policy>,
+    policy: Box<dyn Policy>,
 ) -> Result<ExitCode, Failure> {
-    let topology = &start.setup.topology;
-    let mut housekeeping = Housekeeping::begin(options, shared, table, topology);
+    let mut prepared = prepare(options, start, shared, table, policy);
+    let mut objects = Objects::default();
+    let mut loaded = loading::load(options, start, &prepared, &mut objects)?;
+    if !are_online(&Machine::observe(), start.online) {
+        return Ok(ExitCode::from(RESTART));
+    }
+    if let Some(delay) = options.plant_start_delay_ms {
+        std::thread::sleep(Duration::from_millis(delay));
+    }
+    get_ready();
+    let mut counters = WorkerCounters::open(shared, loaded.since, clock::now(), loaded.fast_path);
+    drop(shared.take_memos());
+    output::hold();
+    rounds(&mut prepared, &mut loaded, &mut counters);
+    let gap = counters.longest_gap(clock::now());
+    prepared.housekeeping.keep(&mut *prepared.policy);
+    let end = loaded.port.unload();
+    loaded.compaction.iter().for_each(Compaction::restore);
+    Ok(ended(options, shared, end, gap))
+}
+
+/// Whether the same CPUs are online as at the start, when the machine could be read. If it cannot
+/// be now, a CPU is going on- or offline: the files of its directory vanish.
+fn are_online(now: &Result<Machine, Failure>, at_start: CpuMask) -> bool {
+    now.as_ref().is_ok_and(|machine| machine.online() == at_start)
+}
+
+/// Gives the policy all that it starts with.
+fn prepare<'s>(
+    options: &Options,
+    start: &Start,
+    shared: &'s Shared,
+    table: &'static Table,
+    mut policy: Box<dyn Policy>,
+) -> Prepared<'s> {
+    let mut housekeeping = Housekeeping::begin(options, shared, table, &start.setup.topology);
     let mut observers = Observers::of(shared);
     observers.started(start.setup);
     // The supervisor publishes knobs before it starts a worker.
@@ -103,65 +166,7 @@ fn schedule(
     policy.tune(&values);
     observers.applied(&values);
     remember(shared, &mut *policy, &mut observers);
-    libbpf_print::set(options.verbose);
-    let setup = backend_setup(options, start.setup, &*policy);
-    let mut fast_objects = [const { MaybeUninit::uninit() }; fast_path::ATTEMPTS];
-    let fast = load_fast_path(options, start, &mut fast_objects);
-    shared.tasks.set_maps(fast.as_ref().and_then(FastPath::task_maps));
-    let state = match &fast {
-        Some(fast) => State::Loaded { without: fast.missing() },
-        None if options.full_user => State::None,
-        None => State::Refused,
-    };
-    let loading = clock::now();
-    let mut open_object = MaybeUninit::uninit();
-    let libbpf_options = options.libbpf.clone().into_bpf_open_opts();
-    let table_memory = TableMemory::of(policy.waiting());
-    let served = Arc::clone(&table_memory);
-    let helper = process::start_helper(move || served.serve()).map_err(Failure::internal)?;
-    let unused = Unused::set_aside(&table_memory);
-    let compaction = Compaction::open();
-    let mut port =
-        KernelPort::load(&mut open_object, libbpf_options, &setup, fast, options.verbose)?;
-    unused.give_back(memory::for_dump(options.exit_dump_len));
-    if !privileges::schedule() {
-        output::warn("a thread of the scheduling process keeps privileges that it does not need");
-    }
-    let mut ahead = Ahead::of(table_memory, helper, policy.waiting());
-    // Since the load the kernel reports a CPU that goes on- or offline. Before, it did not.
-    if Machine::observe()?.online() != start.online {
-        return Ok(ExitCode::from(RESTART));
-    }
-    if let Some(delay) = options.plant_start_delay_ms {
-        std::thread::sleep(Duration::from_millis(delay));
-    }
-    process::populate_stack();
-    process::block_signals();
-    takeover::finish();
-    forbid_system_calls();
-    let mut counters = WorkerCounters::open(shared, loading, clock::now(), state);
-    // If this worker is killed from now on, what it was given is out of date.
-    drop(shared.take_memos());
-    output::hold();
-    rounds(&mut port, &mut *policy, &mut housekeeping, &mut observers, &mut counters, &mut ahead);
-    let gap = counters.longest_gap(clock::now());
-    housekeeping.keep(&mut *policy);
-    let end = port.unload();
-    compaction.iter().for_each(Compaction::restore);
-    match end {
-        End::Signal => Ok(ExitCode::SUCCESS),
-        End::Restart => Ok(ExitCode::from(RESTART)),
-        End::Ejected(ejection) => {
-            let ejection = Ejection { gap_ns: gap.as_nanos(), ..*ejection };
-            // The supervisor tells the reason, since it can write a report too.
-            shared.ejection.store(&ejection);
-            let asked = options.verbose || options.exit_dump_len > 0;
-            if asked && !ejection.dump.is_empty() {
-                output::explain(format!("the kernel's debug dump:\n{}\n", ejection.dump));
-            }
-            Ok(Failure::Ejected(String::new()).exit_code())
-        }
-    }
+    Prepared { observers, housekeeping, policy }
 }
 
 /// Gives the policy what earlier workers and starts have learned. The memos stay for another
@@ -178,6 +183,14 @@ fn remember(shared: &Shared, policy: &mut dyn Policy, observers: &mut Observers)
     observers.learned(minute, &known);
 }
 
+/// The last steps before the first round, while the backend decides by itself.
+fn get_ready() {
+    process::populate_stack();
+    process::block_signals();
+    takeover::finish();
+    forbid_system_calls();
+}
+
 /// From now on this process makes the system calls of scheduling and of its end only. Without the
 /// filter the scheduler runs too.
 fn forbid_system_calls() {
@@ -192,102 +205,60 @@ fn forbid_system_calls() {
     }
 }
 
-fn backend_setup(options: &Options, setup: &Setup, policy: &dyn Policy) -> BackendSetup {
-    BackendSetup {
-        name: process::scheduler_name(),
-        // The backend does not know of a domain: then the policy places every task.
-        builtin_idle: !options.full_user && setup.domain.is_none(),
-        partial: options.partial,
-        numa_local: options.numa_local,
-        exit_dump_len: options.exit_dump_len,
-        slice_ns: policy.kernel_rules(clock::now()).idle_slice.as_nanos(),
-        domain: preferred(setup),
-        wants_domain: options.primary_domain.is_some(),
-    }
-}
-
-/// The CPUs that tasks prefer; none if there is no domain.
-fn preferred(setup: &Setup) -> CpuMask {
-    setup.domain.as_ref().map_or(CpuMask::EMPTY, |domain| domain.cpus)
-}
-
-/// Loads the fast path, except with `--full-user`. Without it the policy decides on messages alone,
-/// and a woken task waits for the next tick.
-fn load_fast_path<'obj>(
-    options: &Options,
-    start: &Start,
-    objects: &'obj mut [MaybeUninit<OpenObject>; fast_path::ATTEMPTS],
-) -> Option<FastPath<'obj>> {
-    if options.full_user {
-        return None;
-    }
-    let broken = options.break_fast_path.iter().copied().collect();
-    let config = Config { broken, domain: preferred(start.setup), online: start.online };
-    let fast = FastPath::load(objects, &config, &start.setup.topology)
-        .inspect_err(|error| {
-            output::warn(&format!(
-                "the fast path could not be loaded, so a task that wakes up on a busy machine \
-                 waits for the next tick: {error:#}"
-            ));
-        })
-        .ok()?;
-    for part in fast.missing().iter() {
-        output::warn(&format!(
-            "the kernel refused a part of the fast path ({}): {}",
-            part.programs().join(", "),
-            part.loss()
-        ));
-    }
-    Some(fast)
-}
-
 /// The loop.
-fn rounds(
-    port: &mut KernelPort,
-    policy: &mut dyn Policy,
-    housekeeping: &mut Housekeeping,
-    observers: &mut Observers,
-    counters: &mut WorkerCounters,
-    ahead: &mut Ahead,
-) {
+fn rounds(prepared: &mut Prepared, loaded: &mut Loaded, counters: &mut WorkerCounters) {
+    let Prepared { observers, housekeeping, policy } = prepared;
+    let (policy, port) = (&mut **policy, &mut loaded.port);
+    let _in_rounds = InRounds::begin();
     while !port.ended() {
         housekeeping.planted.strike();
         let now = clock::now();
         if port.begin(now) {
             housekeeping.shared.topology.note_change();
         }
-        if let Some(values) = housekeeping.new_knobs() {
-            policy.tune(&values);
-            observers.applied(&values);
-        }
-        if let Some(cpus) = housekeeping.new_urgent_cpus() {
-            port.prefer_for_urgent(&cpus);
-        }
-        if let Some(topology) = housekeeping.new_topology() {
-            policy.follow_topology(topology);
-            port.follow_topology(topology);
-            observers.placed(topology);
-        }
-        if let Some(list) = housekeeping.new_assignments() {
-            port.keep_to_domains(&list.treatments, &list.processes);
-            policy.assign(&list.treatments, &list.processes);
-            observers.assigned(list);
-        }
-        while let Some(pid) = port.next_exit() {
-            observers.exited(pid);
-            policy.exit(pid);
-        }
-        let waited = policy.waiting().oldest_wait(now);
+        take_up(port, policy, housekeeping, observers);
+        let waits = Waits::of(policy, now);
         let done = observers.round(now, port, policy);
-        counters.add(now, &done, waited);
+        counters.add(now, &done, &waits);
         housekeeping.hand_on(policy);
         let waiting = most_urgent_waiting(policy);
         port.set(fast_path_settings(policy, waiting, now));
-        ahead.keep(policy.waiting());
+        loaded.ahead.keep(policy.waiting());
         if counters.publish(now, port, policy, housekeeping.shared) {
             housekeeping.once_a_second(now, policy, observers);
         }
         port.rest(waiting);
+    }
+}
+
+/// Takes up what has changed since the last round: what the user or the machine wants, and tasks
+/// that have exited.
+fn take_up(
+    port: &mut KernelPort,
+    policy: &mut dyn Policy,
+    housekeeping: &mut Housekeeping,
+    observers: &mut Observers,
+) {
+    if let Some(values) = housekeeping.new_knobs() {
+        policy.tune(&values);
+        observers.applied(&values);
+    }
+    if let Some(cpus) = housekeeping.new_urgent_cpus() {
+        port.prefer_for_urgent(&cpus);
+    }
+    if let Some(topology) = housekeeping.new_topology() {
+        policy.follow_topology(topology);
+        port.follow_topology(topology);
+        observers.placed(topology);
+    }
+    if let Some(list) = housekeeping.new_assignments() {
+        port.keep_to_domains(&list.treatments, &list.processes);
+        policy.assign(&list.treatments, &list.processes);
+        observers.assigned(list);
+    }
+    while let Some(pid) = port.next_exit() {
+        observers.exited(pid);
+        policy.exit(pid);
     }
 }
 
@@ -317,97 +288,33 @@ fn most_urgent_waiting(policy: &dyn Policy) -> Option<Tier> {
     }
 }
 
-/// What the worker does besides scheduling. Allocates nothing.
-struct Housekeeping<'s> {
-    shared: &'s Shared,
-    planted: Planted,
-    table: &'static Table,
-    /// The sequence numbers of the last knobs, and of the last CPUs for urgent tasks.
-    knobs: u64,
-    urgent_cpus: u64,
-    topology: KnownTopology,
-    /// The last list of assigned processes.
-    assignments: AssignmentList,
-    minute: Minute,
-    /// When profiles were last published.
-    published: Stamp,
+/// Tells the supervisor why the scheduler has ended. Returns the exit code that says the same.
+fn ended(options: &Options, shared: &Shared, end: End, gap: Span) -> ExitCode {
+    match end {
+        End::Signal => ExitCode::SUCCESS,
+        End::Restart => ExitCode::from(RESTART),
+        End::Ejected(ejection) => {
+            let ejection = Ejection { gap_ns: gap.as_nanos(), ..*ejection };
+            // The supervisor tells the reason, since it can write a report too.
+            shared.ejection.store(&ejection);
+            if options.prints_dump() && !ejection.dump.is_empty() {
+                output::explain(format!("the kernel's debug dump:\n{}", ejection.quoted_dump()));
+            }
+            Failure::Ejected(String::new()).exit_code()
+        }
+    }
 }
 
-impl<'s> Housekeeping<'s> {
-    fn begin(
-        options: &Options,
-        shared: &'s Shared,
-        table: &'static Table,
-        topology: &Topology,
-    ) -> Self {
-        let (minute, published) = (clock::minute(), clock::now());
-        let (topology, assignments) = (KnownTopology::of(topology), AssignmentList::default());
-        Housekeeping {
-            shared,
-            planted: Planted::of(options, published),
-            table,
-            knobs: 0,
-            urgent_cpus: 0,
-            topology,
-            assignments,
-            minute,
-            published,
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn new_knobs(&mut self) -> Option<Values> {
-        self.shared.knobs.newer(self.table, &mut self.knobs)
-    }
-
-    fn new_urgent_cpus(&mut self) -> Option<CpuMask> {
-        self.shared.urgent_cpus.newer(&mut self.urgent_cpus)
-    }
-
-    fn new_topology(&mut self) -> Option<&Topology> {
-        self.shared.topology.newer(&mut self.topology)
-    }
-
-    fn new_assignments(&mut self) -> Option<&AssignmentList> {
-        let is_newer = self.shared.assignments.take_newer(&mut self.assignments);
-        is_newer.then_some(&self.assignments)
-    }
-
-    /// Stores what the next program is to know, if the supervisor asks for it.
-    fn hand_on(&self, policy: &mut dyn Policy) {
-        if self.shared.wants_memos() {
-            self.keep(policy);
-            self.shared.has_memos();
-        }
-    }
-
-    /// Stores what the next worker is to know.
-    fn keep(&self, policy: &mut dyn Policy) {
-        self.publish_programs(policy);
-        if let Some(learning) = policy.learning() {
-            self.shared.store_memos(|store| learning.export(store));
-        }
-    }
-
-    fn once_a_second(&mut self, now: Stamp, policy: &mut dyn Policy, observers: &mut Observers) {
-        let minute = clock::minute();
-        if minute != self.minute {
-            self.minute = minute;
-            if let Some(learning) = policy.learning() {
-                learning.minute(minute);
-                observers.minute(minute);
-            }
-        }
-        if now.since(self.published) >= PROGRAMS_INTERVAL {
-            self.published = now;
-            self.publish_programs(policy);
-        }
-    }
-
-    /// Publishes the learned profiles. A policy that learns nothing leaves the old ones.
-    fn publish_programs(&self, policy: &mut dyn Policy) {
-        let Some(learning) = policy.learning() else { return };
-        if !learning.programs().is_empty() {
-            self.shared.programs.publish(learning.programs());
-        }
+    #[test]
+    fn a_machine_that_cannot_be_read_after_the_load_has_changed() {
+        let now = Machine::observe();
+        let online = now.as_ref().unwrap().online();
+        assert!(are_online(&now, online));
+        assert!(!are_online(&now, CpuMask::EMPTY));
+        assert!(!are_online(&Err(Failure::Internal(anyhow!("no such file"))), online));
     }
 }

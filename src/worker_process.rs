@@ -32,6 +32,8 @@ const THREAD_STACK: &str = "131072";
 #[derive(Default)]
 pub struct WorkerProcess {
     child: Mutex<Option<Child>>,
+    /// The name of the scheduler that it loads.
+    scheduler: Mutex<String>,
     /// Receives what happens to the child, while there is one.
     events: Mutex<Option<Sender<Event>>>,
     stopping: AtomicBool,
@@ -58,6 +60,8 @@ pub enum End {
     Silent,
     /// A signal came before it started.
     NotStarted,
+    /// It could not be started.
+    Failed(Failure),
     /// It goes on, with this process number: another program is to take over from it.
     Upgraded(i32),
 }
@@ -71,17 +75,24 @@ impl WorkerProcess {
     /// Starts a worker and waits for its end, or for an upgrade. With `earlier`, the worker takes
     /// over from that process. The calling thread must be the one that executes another program at
     /// an upgrade: the kernel ends a worker with the thread that started it.
-    pub fn run(&self, shared: &Shared, earlier: Option<i32>) -> Result<End, Failure> {
+    pub fn run(&self, shared: &Shared, earlier: Option<i32>) -> End {
+        self.try_run(shared, earlier).unwrap_or_else(End::Failed)
+    }
+
+    fn try_run(&self, shared: &Shared, earlier: Option<i32>) -> Result<End, Failure> {
         let (sender, events) = channel();
+        // The thread is started first: if the kernel refuses it, no worker is left without it.
+        let watched = keep_running(sender.clone())?;
         let pid = {
             let mut slot = lock(&self.child);
             if self.is_stopping() {
                 return Ok(End::NotStarted);
             }
+            *lock(&self.scheduler) = process::scheduler_name();
             let child = spawn(shared, earlier).map_err(Failure::Internal)?;
             slot.insert(child).id()
         };
-        keep_running(pid, sender.clone())?;
+        let _ = watched.send(pid);
         *lock(&self.events) = Some(sender);
         while matches!(events.recv(), Ok(Event::Upgrade)) {
             if !self.is_stopping() {
@@ -129,14 +140,15 @@ impl WorkerProcess {
         self.signal(libc::SIGTERM);
         let deadline = Instant::now() + END_LIMIT;
         thread::scope(|scope| {
-            if !partial {
-                scope.spawn(|| {
-                    wake_worker::until(|| self.has_ended() || Instant::now() >= deadline);
-                });
+            let wake = || wake_worker::until(|| self.has_ended() || Instant::now() >= deadline);
+            let is_started = partial || thread::Builder::new().spawn_scoped(scope, wake).is_ok();
+            if !is_started {
+                output::warn(wake_worker::LATE);
             }
             let last = deadline - END_LIMIT + UNLOADED_END_LIMIT;
             while !self.has_ended() {
-                let limit = if preflight::is_loaded() { deadline } else { last };
+                let is_loaded = preflight::is_running(&self.scheduler());
+                let limit = if is_loaded { deadline } else { last };
                 if Instant::now() >= limit {
                     self.killed.store(true, Ordering::SeqCst);
                     self.signal(libc::SIGKILL);
@@ -147,10 +159,19 @@ impl WorkerProcess {
         });
     }
 
-    /// Kills a worker that did not notice that its scheduler was unloaded.
-    pub fn end_silent(&self) {
-        self.silent.store(true, Ordering::SeqCst);
-        self.signal(libc::SIGKILL);
+    /// Kills the worker with this process number, which did not notice that its scheduler was
+    /// unloaded. By now it may have ended, and another one may run.
+    pub fn end_silent(&self, pid: u32) {
+        let slot = lock(&self.child);
+        if let Some(child) = slot.as_ref().filter(|child| child.id() == pid) {
+            self.silent.store(true, Ordering::SeqCst);
+            send(child, libc::SIGKILL);
+        }
+    }
+
+    /// The name of the scheduler that the last worker loads.
+    pub fn scheduler(&self) -> String {
+        lock(&self.scheduler).clone()
     }
 
     /// Its process number, while there is one.
@@ -171,19 +192,25 @@ impl WorkerProcess {
     }
 
     fn signal(&self, signal: libc::c_int) {
-        if let Some(child) = lock(&self.child).as_ref() {
-            // SAFETY: a plain system call, on a child that is not reaped yet.
-            unsafe { libc::kill(child.id() as i32, signal) };
-        }
+        lock(&self.child).iter().for_each(|child| send(child, signal));
     }
 }
 
-/// Reports the end of the worker, from a thread that continues it whenever a signal stops it,
-/// because the tasks that wait for its decisions would wait as long. The thread is real-time, since
-/// it must run while no decisions come.
-fn keep_running(pid: u32, events: Sender<Event>) -> Result<(), Failure> {
+/// Sends a signal to a worker. The caller holds the lock under which it is reaped.
+fn send(child: &Child, signal: libc::c_int) {
+    // SAFETY: a plain system call, on a child that is not reaped yet.
+    unsafe { libc::kill(child.id() as i32, signal) };
+}
+
+/// Reports the end of the worker whose process number it is told, from a thread that continues it
+/// whenever a signal stops it, because the tasks that wait for its decisions would wait as long.
+/// The thread is real-time, since it must run while no decisions come.
+fn keep_running(events: Sender<Event>) -> Result<Sender<u32>, Failure> {
+    let (sender, told) = channel();
     let watch = move || {
         process::make_this_real_time();
+        // No worker could be started.
+        let Ok(pid) = told.recv() else { return };
         let mut times = 0;
         while wait_for_change(pid) == libc::CLD_STOPPED {
             // SAFETY: a plain system call, on a child that is not reaped yet.
@@ -197,7 +224,8 @@ fn keep_running(pid: u32, events: Sender<Event>) -> Result<(), Failure> {
         let _ = events.send(Event::Ended);
     };
     let watching = thread::Builder::new().name("watch".into());
-    watching.spawn(watch).map(drop).map_err(Failure::internal)
+    watching.spawn(watch).map_err(Failure::internal)?;
+    Ok(sender)
 }
 
 /// Starts this program again as a worker. The new process has neither the locked memory nor the
@@ -209,6 +237,7 @@ fn spawn(shared: &Shared, earlier: Option<i32>) -> anyhow::Result<Child> {
     // Of its threads but the main one. All of it is locked.
     command.env("RUST_MIN_STACK", THREAD_STACK);
     command.envs(earlier.map(takeover::variable));
+    command.envs([process::supervisor_variable()]);
     let supervisor = std::process::id();
     // SAFETY: the calls between fork and exec are async-signal-safe.
     unsafe {
@@ -240,5 +269,32 @@ fn wait_for_change(pid: u32) -> libc::c_int {
         if result == 0 || !interrupted {
             return info.si_code;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_worker_that_was_silent_is_killed_for_that() {
+        let worker = WorkerProcess::default();
+        let child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        *lock(&worker.child) = Some(child);
+        worker.end_silent(pid + 1);
+        assert!(!worker.silent.load(Ordering::SeqCst), "a successor has another number");
+        assert!(matches!(lock(&worker.child).as_mut().unwrap().try_wait(), Ok(None)));
+        worker.end_silent(pid);
+        assert!(worker.silent.load(Ordering::SeqCst));
+        let ended = lock(&worker.child).as_mut().unwrap().wait().unwrap();
+        assert_eq!(ended.signal(), Some(libc::SIGKILL));
+    }
+
+    #[test]
+    fn a_thread_that_is_told_of_no_worker_ends() {
+        let (events, received) = channel();
+        drop(keep_running(events).unwrap());
+        assert!(received.recv().is_err(), "it holds the sender until it ends");
     }
 }

@@ -81,7 +81,7 @@ fn expect_ejected(scheduler: &mut Scheduler, limit: Duration) -> Result<Ended> {
 }
 
 /// The report that it names has the reason, and no name of a program.
-fn expect_report(ended: &Ended, reason: &str) -> Result<()> {
+pub(super) fn expect_report(ended: &Ended, reason: &str) -> Result<()> {
     let line = ended.output.iter().find(|line| line.contains("a report without names"));
     let line = line.with_context(|| format!("no report is named: {}", ended.describe()))?;
     let path = line.rsplit(": ").next().unwrap_or_default();

@@ -2,6 +2,7 @@
 
 //! A scheduler with a planted fault: it waits in a round, never ends one, or panics.
 
+use super::ejection::expect_report;
 use super::errors::EJECTED;
 use super::held_up::{SETTLE, STALL_S, expect_early, expect_stall, signal};
 use crate::guest::load::{Kind, Load};
@@ -37,8 +38,9 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "never-back",
-        about: "the worker never comes back from a round: a signal ends the scheduler; if the \
-            kernel has ejected it, a signal does too, and without one it ends with exit code 7",
+        about: "the worker never comes back from a round: a signal ends the scheduler, and so does \
+            the death of its main process; if the kernel has ejected it, a signal does too, and \
+            without one it ends with exit code 7 and a report",
         limit_s: 180,
         once: true,
         run: never_back,
@@ -67,6 +69,8 @@ const TAKEOVER_LIMIT: Duration = Duration::from_secs(1);
 /// signal besides (`src/worker_process.rs`).
 const SILENT_LIMIT: Duration = Duration::from_secs(50);
 const SIGNAL_LIMIT: Duration = Duration::from_secs(35);
+/// Until a worker without its main process ends itself (`src/process.rs`) and is unloaded.
+const ORPHAN_LIMIT: Duration = Duration::from_secs(20);
 
 fn blocked(guest: &Guest) -> Result<()> {
     without_decisions(guest, "blocked", "it waited in the kernel")
@@ -110,6 +114,7 @@ fn never_back(guest: &Guest) -> Result<()> {
         Ok(scheduler)
     };
     start()?.stop(libc::SIGTERM, STOP_LIMIT).context("while it is loaded")?;
+    orphan(guest)?;
 
     let eject = || -> Result<Scheduler> {
         let scheduler = start()?;
@@ -125,7 +130,17 @@ fn never_back(guest: &Guest) -> Result<()> {
     let ended = eject()?.wait_for_end(SILENT_LIMIT).context("ejected, without a signal")?;
     ensure!(ended.status.code() == Some(EJECTED), "without a signal: {}", ended.describe());
     ensure!(ended.tells("did not notice it"), "it does not say why: {}", ended.describe());
-    Ok(())
+    ensure!(ended.tells("had decided nothing for"), "the gap is missing: {}", ended.describe());
+    expect_report(&ended, "did not notice it")
+}
+
+/// Kills the main process while the worker is in a round without end.
+fn orphan(guest: &Guest) -> Result<()> {
+    let mut scheduler = Scheduler::start(guest, &["--plant", "endless"])?;
+    sleep(AFTER + SETTLE);
+    signal(scheduler.pid(), libc::SIGKILL)?;
+    scheduler.wait_for_end(EXIT_LIMIT)?;
+    kernel::wait_for_state("disabled", ORPHAN_LIMIT).context("after its main process was killed")
 }
 
 fn panic(guest: &Guest) -> Result<()> {

@@ -3,7 +3,7 @@
 //! The process database: what is learned is known at the next start, and a bad file stops no start.
 
 use super::control::ask;
-use super::errors::IDLE_LIMIT;
+use super::errors::{BACK_LIMIT, IDLE_LIMIT};
 use crate::guest::lives::Life;
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
@@ -75,7 +75,9 @@ fn learns_and_knows(guest: &Guest) -> Result<()> {
     ensure!(third.statistics()?.count("procdb_total")? == 0, "a forgotten name is still known");
     run_tickers(guest, LEARNING)?;
     std::thread::sleep(PASSED_ON);
-    report::note(third.end_by_killed_worker(IDLE_LIMIT)?.describe());
+    third.kill_worker(IDLE_LIMIT)?;
+    third.wait_for_charge(BACK_LIMIT)?;
+    report::note(third.finish()?.describe());
     let table = ask(guest, &["procdb", "show"])?;
     ensure!(table.contains(name), "the killed worker lost what it had learned: {table}");
 
