@@ -42,7 +42,7 @@ const RUN_COUNTS_MAX: Span = FRAME.scale(2, 1);
 /// A run this short contradicts an average of more than a [`FRAME`]: that average restarts.
 /// Chosen: below the run that demotes, so that a hog's pieces of work do not contradict it.
 const RUN_SHORT: Span = Span::from_millis(2);
-/// A sleep of this length is long after any run. Chosen: half of [`SHARE_WINDOW`].
+/// A sleep of this length is long after any run. Chosen: half of the window of a CPU share.
 pub const SLEEP_LONG: Span = Span::from_millis(128);
 /// The time over which the share of a task is averaged. Chosen: longer than the time between two
 /// bursts of forks of a shell, so that one burst changes little.
