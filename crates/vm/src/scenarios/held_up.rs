@@ -63,8 +63,8 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "real-time-hog",
         about: "a real-time task computes on the only CPU on which the scheduling process may run, \
-            under the profile `server`: on the other one hogs and sleepers go on, and no wakeup \
-            waits for more than 50 ms",
+            with slices of 100 ms: on the other one hogs and sleepers go on, and no wakeup waits \
+            for more than 50 ms",
         cpus: Some(2),
         limit_s: 120,
         exact: true,
@@ -350,9 +350,9 @@ fn suspended(guest: &Guest) -> Result<()> {
 
 /// Bound to the CPU of a real-time task, the scheduling process waits for whatever the kernel
 /// leaves: on new kernels a twentieth of the time.
-/// With the longest slices that a profile has: the process may wait for their ends, too.
+/// With the longest slices that there are: the process may wait for their ends, too.
 fn real_time_hog(guest: &Guest) -> Result<()> {
-    let scheduler = Scheduler::start(guest, &["--profile", "server"])?;
+    let scheduler = Scheduler::start(guest, &["--slice-us", "100000"])?;
     let load = Load::start(&[Kind::Hog, Kind::Hog, Kind::Hog, Kind::Sleeper { pause_us: 2_000 }])?;
     let real_time = Load::start(&[Kind::PinnedHog { cpu: 1 }])?;
     sleep(SETTLE);
