@@ -258,6 +258,7 @@ impl<'obj> FastPath<'obj> {
         let mut sum = FastPathCounters::default();
         sum.add_stage(Stage::Received, &self.received);
         sum.add_stage(Stage::Decided, &self.decided);
+        sum.add_event(Event::Stolen, self.records.stolen_hints.get());
         for cpu in 0..self.counters.len() {
             // SAFETY: points into the mapping; any bytes are valid integers, and the kernel writes
             // each of them at once.

@@ -133,6 +133,11 @@ impl FastPathCounters {
         self.sum(FastPathCounters::stage_at(stage), times.counts.iter());
     }
 
+    /// Adds events that user space has counted.
+    pub fn add_event(&mut self, event: Event, times: u64) {
+        self.0[EVENTS + event as usize] += times;
+    }
+
     fn sum<'a>(&mut self, from: usize, counts: impl Iterator<Item = &'a u64>) {
         self.0[from..].iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }

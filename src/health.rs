@@ -14,10 +14,10 @@ pub const GAP_MAX: Span = Span::from_millis(3_000);
 /// A longer wait for a decision approaches the 5 s after which the kernel's watchdog ejects the
 /// scheduler. A Batch task waits by design if there are many of them.
 const WAIT_MAX: Span = Span::from_millis(1_000);
-/// A longer wait of an urgent task is visible: three frames. For a decision, whether or not there
-/// is a fast path,
+/// A longer wait of an urgent task for a decision is visible: three frames.
 const URGENT_WAIT_MAX: Span = Span::from_millis(50);
-/// and from the wakeup to the CPU, as the fast path counts it: the edge of a bucket near 50 ms.
+/// The same for a wait from the wakeup to the CPU, which the fast path counts in buckets: the edge
+/// of one near 50 ms.
 const URGENT_LATENCY_MAX: Span = Span::from_nanos(50_331_648);
 /// Restarts within a minute. A CPU that goes off- and online causes two.
 const RESTARTS_MAX: u64 = 5;
@@ -99,6 +99,7 @@ fn late(before: &Reading, after: &Reading) -> Option<String> {
 fn driver(before: &Reading, after: &Reading) -> Option<String> {
     let driver = &after.driver;
     let dropped = driver.record_dropped.saturating_sub(before.driver.record_dropped);
+    let unprinted = driver.unprinted.saturating_sub(before.driver.unprinted);
     let idle = after.at.since(driver.adapted);
     match () {
         () if driver.recent_restarts > RESTARTS_MAX => {
@@ -106,6 +107,7 @@ fn driver(before: &Reading, after: &Reading) -> Option<String> {
         }
         () if idle > LOOP_GAP_MAX => Some(format!("the adaptive loop has not run for {idle}")),
         () if dropped > 0 => Some(format!("the recording dropped {dropped} entries")),
+        () if unprinted > 0 => Some(format!("{unprinted} lines could not be printed")),
         () => None,
     }
 }
@@ -120,7 +122,8 @@ fn wasteful(before: &Reading, after: &Reading) -> Option<String> {
     let shares = [
         (is.bounced.saturating_sub(was.bounced), decisions, "decisions named a forbidden CPU"),
         (is.cancelled.saturating_sub(was.cancelled), decisions, "decisions came too late"),
-        (counted.events(Event::Stolen), wakeups, "wakeups took another task's record"),
+        (is.displaced.saturating_sub(was.displaced), decisions, "decisions ended another's order"),
+        (counted.events(Event::Stolen), wakeups, "wakeups took another task's record or hint"),
         (counted.events(Event::Contended), wakeups, "wakeups found the task's record in use"),
     ];
     if let Some((part, whole, what)) = shares.into_iter().find(|it| is_too_many(it.0, it.1)) {
@@ -257,7 +260,10 @@ mod tests {
             told
         };
         assert_eq!(of_thousand(Event::Stolen, 20), "ok");
-        assert_eq!(of_thousand(Event::Stolen, 21), "21 of 1000 wakeups took another task's record");
+        assert_eq!(
+            of_thousand(Event::Stolen, 21),
+            "21 of 1000 wakeups took another task's record or hint"
+        );
         assert_eq!(of_thousand(Event::Contended, 20), "ok");
         assert_eq!(
             of_thousand(Event::Contended, 21),
@@ -276,6 +282,7 @@ mod tests {
         let dead = judge(|r| r.driver.adapted = Stamp::from_nanos(3 * SECOND));
         assert_eq!(dead, "the adaptive loop has not run for 7000ms");
         assert_eq!(judge(|r| r.driver.record_dropped = 5), "the recording dropped 5 entries");
+        assert_eq!(judge(|r| r.driver.unprinted = 5), "5 lines could not be printed");
         let unsaved = judge(|r| r.driver.save_failed = true);
         assert_eq!(unsaved, "the profiles of programs could not be saved");
         let supervisor = judge(|r| r.driver.not_real_time = true);

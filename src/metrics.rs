@@ -62,6 +62,8 @@ pub struct Metrics {
     pub nr_continued: u64,
     #[stat(desc = "Orders for which another one was asked before they ended")]
     pub nr_renewed: u64,
+    #[stat(desc = "Valid orders that were lost because another task took their slot")]
+    pub nr_displaced: u64,
     #[stat(desc = "Times that a CPU was asked for another performance, by the tier that it runs")]
     pub nr_performance_changes: u64,
     #[stat(desc = "Malformed messages, which were skipped")]
@@ -148,7 +150,7 @@ pub struct Metrics {
     pub nr_patrols: u64,
     #[stat(desc = "Updates dropped because another CPU was writing the task's record")]
     pub nr_contended: u64,
-    #[stat(desc = "Records of the fast path that were taken from a living task")]
+    #[stat(desc = "Records and hints of the fast path that were taken from a living task")]
     pub nr_stolen: u64,
     #[stat(desc = "News of exits and execs that were dropped because their ring was full")]
     pub nr_news_dropped: u64,
@@ -179,6 +181,8 @@ pub struct Metrics {
     pub l2_lat_critical_pct: i64,
     #[stat(desc = "Share of sleeps of up to 10 ms, mostly waits for I/O, in percent; -1: none")]
     pub sleep_io_pct: i64,
+    #[stat(desc = "Lines that were not printed because nobody read the ones before")]
+    pub nr_unprinted: u64,
     #[stat(desc = "Entries that a recording had no room for; -1 without --record")]
     pub record_dropped: i64,
     #[stat(desc = "Rescues in the interval")]
@@ -242,6 +246,7 @@ impl Metrics {
         self.nr_resumed = n.resumed;
         self.nr_continued = n.continued;
         self.nr_renewed = n.renewed;
+        self.nr_displaced = n.displaced;
         self.nr_performance_changes = n.performance_changes;
         self.nr_malformed = n.malformed;
         self.nr_wakeups = n.wakeups;

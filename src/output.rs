@@ -25,6 +25,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const PIECE: usize = 4096;
 
 static PRINTER: OnceLock<SyncSender<Order>> = OnceLock::new();
+/// Texts that were not printed.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 /// Whether a text is dropped if its reader does not take it in time.
 static DROPS_UNREAD: AtomicBool = AtomicBool::new(false);
@@ -103,6 +104,11 @@ pub fn explain(text: String) {
     send(Stream::Err, text);
 }
 
+/// The texts that the printer had no room for.
+pub fn dropped() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
+}
+
 /// Waits until everything is written, for a second at most.
 pub fn finish() {
     let Some(printer) = PRINTER.get() else { return };
@@ -139,14 +145,17 @@ fn keep(stream: Stream, text: String) -> Option<String> {
 }
 
 fn write_all(orders: &Receiver<Order>, dropped: &AtomicU64, mut write: impl FnMut(Stream, &str)) {
+    let mut told = 0;
     for order in orders {
         match order {
             Order::Write(stream, text) => {
                 write(stream, &text);
-                match dropped.swap(0, Ordering::Relaxed) {
-                    0 => {}
-                    lines => write(stream, &format!("({lines} lines could not be printed)\n")),
+                let lines = dropped.load(Ordering::Relaxed);
+                if lines > told {
+                    let since = lines - told;
+                    write(stream, &format!("({since} lines could not be printed)\n"));
                 }
+                told = lines;
             }
             Order::Tell(sender) => {
                 let _ = sender.send(());
@@ -219,6 +228,7 @@ mod tests {
         let mut printed = String::new();
         write_all(&orders, &dropped, |_, text| printed.push_str(text));
         assert_eq!(printed, "text 1\n(3 lines could not be printed)\ntext 2\n");
+        assert_eq!(dropped.into_inner(), 3);
     }
 
     #[test]

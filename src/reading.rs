@@ -31,6 +31,8 @@ pub struct Driver {
     pub save_failed: bool,
     /// Entries that the recording has dropped.
     pub record_dropped: u64,
+    /// Lines that nobody took in time.
+    pub unprinted: u64,
 }
 
 impl Reading {

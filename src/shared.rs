@@ -122,6 +122,8 @@ counters! {
     continued,
     /// Orders for which another one was asked before they ended.
     renewed,
+    /// Valid orders that were lost because another task took their slot.
+    displaced,
     /// Arrivals after a wakeup or a fork.
     wakeups,
     /// Arrivals of tasks that had lost their CPU.

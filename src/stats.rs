@@ -14,7 +14,7 @@ use super::server::{Arguments, Limits, Targets};
 use super::shared::Shared;
 use super::task_list::{self, TaskLister};
 use super::worker_process::WorkerProcess;
-use super::{clock, explain, exposition, health, process, server, tune};
+use super::{clock, explain, exposition, health, output, process, server, tune};
 use anyhow::Result;
 use pandemonium_engine::PolicyInfo;
 use pandemonium_host::preflight;
@@ -52,6 +52,7 @@ impl Source {
             not_real_time: process::is_real_time_refused(),
             save_failed: self.programs.save_failed(),
             record_dropped: self.record_dropped().unwrap_or_default(),
+            unprinted: output::dropped(),
         };
         Reading::of(&self.shared, driver)
     }
@@ -116,6 +117,7 @@ impl Source {
         // shows the last second instead.
         metrics.take_fast_path(if counted.is_empty() { &status.fast_path } else { &counted });
         metrics.take_status(&status);
+        metrics.nr_unprinted = after.driver.unprinted;
         metrics.record_dropped = self.record_dropped().map_or(-1, |dropped| dropped as i64);
         if let Some(rules) = &self.rules {
             let (rules, processes) = rules.counts();

@@ -161,6 +161,7 @@ impl WorkerCounters {
             self.total.resumed = before.resumed + orders.resumed;
             self.total.continued = before.continued + orders.continued;
             self.total.renewed = before.renewed + orders.renewed;
+            self.total.displaced = before.displaced + orders.displaced;
             self.total.performance_changes =
                 before.performance_changes + port.performance_changes();
         }

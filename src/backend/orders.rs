@@ -133,6 +133,8 @@ pub struct OrderCounters {
     pub continued: u64,
     /// Orders for which another one was asked before they ended.
     pub renewed: u64,
+    /// Valid orders that were lost because another task took their slot.
+    pub displaced: u64,
 }
 
 pub(super) fn counters(bss: &types::bss) -> OrderCounters {
@@ -146,5 +148,6 @@ pub(super) fn counters(bss: &types::bss) -> OrderCounters {
         resumed: sum(abi::order_event_ORDER_RESUMED),
         continued: sum(abi::order_event_ORDER_CONTINUED),
         renewed: sum(abi::order_event_ORDER_RENEWED),
+        displaced: sum(abi::order_event_ORDER_DISPLACED),
     }
 }

@@ -153,6 +153,8 @@ enum order_event {
 	ORDER_CONTINUED,
 	/* Orders for which another one was asked before they ended. */
 	ORDER_RENEWED,
+	/* Valid orders that were lost because another task took their slot. */
+	ORDER_DISPLACED,
 	ORDER_EVENTS,
 };
 

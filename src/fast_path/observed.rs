@@ -54,7 +54,7 @@ impl TaskRecords {
             privileges::as_admin(|| Ok::<_, anyhow::Error>((map(tasks)?, map(hints)?)))?;
         let tasks = Mapped::read_only(&tasks, TASKS)?;
         let hints = Mapped::read_only(&hints, TASKS)?;
-        Ok(TaskRecords(Records { tasks, hints }))
+        Ok(TaskRecords(Records::of(tasks, hints)))
     }
 
     /// All tasks that have a record.
@@ -118,10 +118,7 @@ mod tests {
     }
 
     fn records(change: impl Fn(&mut abi::fp_task)) -> TaskRecords {
-        let records = TaskRecords(Records {
-            tasks: Mapped::anonymous(TASKS),
-            hints: Mapped::anonymous(TASKS),
-        });
+        let records = TaskRecords(Records::of(Mapped::anonymous(TASKS), Mapped::anonymous(TASKS)));
         let record = records.0.tasks.at(7);
         // SAFETY: points into the mapping, which only this test uses.
         let task = unsafe { &mut *record };

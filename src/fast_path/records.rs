@@ -14,6 +14,7 @@ use libbpf_rs::MapCore;
 use pandemonium_engine::facts::{CpuSet, Facts};
 use pandemonium_engine::task::{CpuId, Pid, Tier, User};
 use pandemonium_engine::time::{Span, Stamp};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// Task records; see `FP_TASKS`.
@@ -29,12 +30,18 @@ const SCHED_IDLE: u16 = 5;
 pub struct Records {
     pub(super) tasks: Mapped<abi::fp_task>,
     pub(super) hints: Mapped<abi::fp_hint>,
+    /// Hints that were taken from a task that still lives.
+    pub(super) stolen_hints: Cell<u64>,
 }
 
 impl Records {
     /// Maps both tables.
     pub fn new(tasks: &impl MapCore, hints: &impl MapCore) -> Result<Records> {
-        Ok(Records { tasks: Mapped::new(tasks, TASKS)?, hints: Mapped::new(hints, TASKS)? })
+        Ok(Records::of(Mapped::new(tasks, TASKS)?, Mapped::new(hints, TASKS)?))
+    }
+
+    pub(super) fn of(tasks: Mapped<abi::fp_task>, hints: Mapped<abi::fp_hint>) -> Records {
+        Records { tasks, hints, stolen_hints: Cell::default() }
     }
 
     /// User space has received a message about a task. Returns the task's facts, and how long the
@@ -112,9 +119,15 @@ impl Records {
         let age = |hint: &*mut abi::fp_hint| unsafe {
             if (**hint).pid == 0 { 0 } else { (**hint).received }
         };
-        let hints = || ways(pid).map(|index| self.hints.at(index));
-        let found = self.hint(pid).or_else(|| hints().min_by_key(age));
-        found.unwrap_or_else(|| self.hints.at(pid.as_raw() as usize % SETS))
+        if let Some(hint) = self.hint(pid) {
+            return hint;
+        }
+        let oldest = ways(pid).map(|index| self.hints.at(index)).min_by_key(age);
+        let hint = oldest.unwrap_or_else(|| self.hints.at(pid.as_raw() as usize % SETS));
+        // SAFETY: as above.
+        let is_taken = unsafe { (*hint).pid } != 0;
+        self.stolen_hints.update(|stolen| stolen + u64::from(is_taken));
+        hint
     }
 
     /// The record of a task, if it is complete.
@@ -187,7 +200,7 @@ mod tests {
     }
 
     fn records() -> Records {
-        Records { tasks: Mapped::anonymous(TASKS), hints: Mapped::anonymous(TASKS) }
+        Records::of(Mapped::anonymous(TASKS), Mapped::anonymous(TASKS))
     }
 
     /// Writes the record of a task that woke up at 100 us and last stopped at 40 us.
@@ -241,8 +254,10 @@ mod tests {
         }
         let sent = |number, us| records.sent(nth(number), Tier::Batch, at(us));
         assert_eq!((0..4).filter_map(|number| sent(number, 120)).count(), 4);
+        assert_eq!(records.stolen_hints.get(), 0);
         // A fifth one takes the place of the one of which no message came for longest.
         records.receive(nth(4), at(130));
+        assert_eq!(records.stolen_hints.get(), 1);
         assert_eq!(
             [0, 1, 2, 3, 4].map(|number| records.hint(nth(number)).is_some()),
             [false, true, true, true, true]
@@ -251,6 +266,7 @@ mod tests {
         assert!(records.take_news(nth(2), Kind::Exit));
         records.receive(nth(5), at(140));
         assert!(records.hint(nth(1)).is_some(), "the empty one was taken");
+        assert_eq!(records.stolen_hints.get(), 1);
     }
 
     #[test]

@@ -107,8 +107,11 @@ static __always_inline void order_note_message(const struct task_struct *p, u64 
 	struct order_slot *slot = order_slot_of(p->pid);
 	u32 noted = order_note_time();
 
-	if (slot->pid != p->pid)
+	if (slot->pid != p->pid) {
 		slot = order_slot_at(p->pid, order_choose_way(p->pid, noted));
+		if (slot->pid && slot->answers == slot->ticket && slot->until > bpf_ktime_get_ns())
+			order_count(ORDER_DISPLACED);
+	}
 	if (!order_is_owner(slot, p))
 		slot->executed = slot->tier = 0;
 	slot->noted = noted;
