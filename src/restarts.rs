@@ -5,7 +5,8 @@
 //! A restart is asked for when a CPU goes on- or offline and the backend cannot stay loaded. A
 //! start in the middle of such changes may fail, and succeed a moment later: it is tried again,
 //! after a pause that doubles, for a limited number of times. A first start that fails is not: its
-//! reason stays. Only beside an earlier program's worker, which still schedules, it is.
+//! reason stays. Beside an earlier program's worker, which still schedules, every start is tried
+//! again, for as long as that worker goes on: to give up would end that one.
 //!
 //! A worker that a signal killed after it scheduled is started again too, after the same pauses.
 //! One that is killed again soon has scheduled meanwhile, so only a long life renews that budget.
@@ -90,7 +91,7 @@ impl Restarts {
                 Next::Restart(if ended.lived < SHORT { SHORT } else { Duration::ZERO })
             }
             None if is_killed => self.replace(),
-            _ if asks || self.may_retry(ended) => self.retry(),
+            _ if asks || self.may_retry(ended) => self.retry(ended.earlier_schedules),
             _ => Next::End,
         }
     }
@@ -98,12 +99,8 @@ impl Restarts {
     /// Whether a start that failed like this is tried again. One that a signal killed is, if it was
     /// not the first.
     fn may_retry(&self, ended: &Ended) -> bool {
-        let is_transient = ended.code.is_some_and(|code| TRANSIENT.contains(&code));
-        let may_be = match ended.code {
-            Some(_) => is_transient && (self.again || ended.earlier_schedules),
-            None => self.again,
-        };
-        may_be && !ended.scheduled
+        let is_transient = ended.code.is_none_or(|code| TRANSIENT.contains(&code));
+        !ended.scheduled && (self.again && is_transient || ended.earlier_schedules)
     }
 
     fn replace(&mut self) -> Next {
@@ -114,9 +111,9 @@ impl Restarts {
         Next::Replace { kills: self.kills, pause: pause_after(self.kills) }
     }
 
-    fn retry(&mut self) -> Next {
+    fn retry(&mut self, earlier_schedules: bool) -> Next {
         self.failures += 1;
-        if self.failures > FAILURES_MAX {
+        if self.failures > FAILURES_MAX && !earlier_schedules {
             return Next::GiveUp;
         }
         Next::Retry { failures: self.failures, pause: pause_after(self.failures) }
@@ -125,7 +122,7 @@ impl Restarts {
 
 /// The pause after the `n`th in a row, from 1 on.
 fn pause_after(n: u32) -> Duration {
-    FIRST_PAUSE.saturating_mul(1 << (n - 1)).min(PAUSE_MAX)
+    FIRST_PAUSE.saturating_mul(1_u32.checked_shl(n - 1).unwrap_or(u32::MAX)).min(PAUSE_MAX)
 }
 
 /// When workers were started again.
@@ -257,16 +254,15 @@ mod tests {
     }
 
     #[test]
-    fn beside_an_earlier_worker_a_first_start_that_fails_is_tried_again() {
+    fn beside_an_earlier_worker_every_start_that_fails_is_tried_again() {
         let beside = |code| Ended { earlier_schedules: true, ..ended(code, false) };
         let mut restarts = Restarts::default();
-        for n in 1..=FAILURES_MAX {
-            let code = if n % 2 == 0 { 1 } else { REFUSED };
-            let next = restarts.after(&beside(code));
+        for n in 1..=5 * FAILURES_MAX {
+            let next = restarts.after(&beside([1, 2, REFUSED][n as usize % 3]));
             assert!(matches!(next, Next::Retry { failures, .. } if failures == n), "{next:?}");
         }
-        assert_eq!(restarts.after(&beside(1)), Next::GiveUp);
-        assert_eq!(Restarts::default().after(&beside(2)), Next::End, "wrong options stay wrong");
+        let alone = restarts.after(&Ended { earlier_schedules: false, ..beside(REFUSED) });
+        assert_eq!(alone, Next::End, "the earlier one has ended");
     }
 
     #[test]

@@ -48,8 +48,9 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) {
 
 /// Serves statistics as soon as the worker schedules, from threads that end with the process. Not
 /// before: the socket of a scheduler that may yet be refused would replace that of the one that
-/// runs. Without its socket, the scheduler runs without statistics, and warns.
-/// Then an upgrade from `earlier` is complete.
+/// runs. If the worker fails to load beside an earlier program's worker, which schedules, they are
+/// served too. Without its socket, the scheduler runs without statistics, and warns. When the
+/// worker schedules, an upgrade from `earlier` is complete.
 pub fn serve_when_it_schedules(
     source: Source,
     groups: Vec<GroupSocket>,
@@ -57,17 +58,21 @@ pub fn serve_when_it_schedules(
 ) {
     let version = earlier.map(|earlier| earlier.version.clone());
     start("serve", move || {
-        while source.rounds() == 0 {
+        let is_over = || source.rounds() > 0 || source.restarts.count() > 0;
+        while !is_over() {
             thread::sleep(GLANCE);
-        }
-        if let Some(version) = version {
-            tell_of_upgrade(&version, &source);
         }
         let to_groups = groups.iter().map(|group| stats::serve_group(source.clone(), group));
         for served in to_groups.chain([stats::serve(source.clone())]) {
             if let Err(error) = served {
                 output::warn(&format!("statistics are not served: {error:#}"));
             }
+        }
+        if let Some(version) = version {
+            while source.rounds() == 0 {
+                thread::sleep(GLANCE);
+            }
+            tell_of_upgrade(&version, &source);
         }
     });
 }

@@ -39,7 +39,7 @@ pub fn mount_everything() -> Result<()> {
     Ok(())
 }
 
-/// Mounts a file system, or, with `MS_MOVE`, moves one.
+/// Mounts a file system, or, with `MS_MOVE`, moves one. With `MS_BIND` one file stands for another.
 pub fn mount(source: &str, target: &str, kind: &str, flags: libc::c_ulong) -> Result<()> {
     let [c_source, c_target, c_kind] = [source, target, kind]
         .map(|text| CString::new(text).expect("a constant without a zero byte"));
@@ -50,6 +50,17 @@ pub fn mount(source: &str, target: &str, kind: &str, flags: libc::c_ulong) -> Re
     if failed {
         return Err(std::io::Error::last_os_error())
             .with_context(|| format!("mounting {source} on {target}"));
+    }
+    Ok(())
+}
+
+/// Takes away what is mounted at a place, also while a process has it open.
+pub fn unmount(target: &str) -> Result<()> {
+    let place = CString::new(target).expect("a constant without a zero byte");
+    // SAFETY: a terminated string that outlives the call.
+    if unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) } != 0 {
+        return Err(std::io::Error::last_os_error())
+            .with_context(|| format!("unmounting {target}"));
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const OPS: &str = "/sys/kernel/sched_ext/root/ops";
+const LOADS: &str = "/sys/kernel/sched_ext/enable_seq";
 /// The shares that deadline servers guarantee to sched_ext tasks.
 const SHARES: &str = "/sys/kernel/debug/sched/ext_server";
 /// Time between two reads of a state while waiting for it.
@@ -31,6 +32,12 @@ pub fn sched_ext_state() -> Result<String> {
 /// Name of the loaded scheduler. The file exists only while one is loaded.
 pub fn sched_ext_ops() -> Result<String> {
     read(OPS)
+}
+
+/// How many schedulers have been loaded since the boot.
+pub fn sched_ext_loads() -> Result<u64> {
+    let text = read(LOADS)?;
+    text.parse().with_context(|| format!("reading {text:?}"))
 }
 
 /// Waits for a state of sched_ext. The error names the state that it was in instead.

@@ -12,6 +12,10 @@ use std::os::fd::AsRawFd;
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// Most memory of the worker while there are less than 4,000 tasks, in KiB.
 pub const RESIDENT_MAX: u64 = 48 << 10;
+/// Most memory of the supervisor, in KiB. Its program, its stacks and what it shares with the
+/// worker take some 10 MiB. Its allocator touches six places of its arena at once: where the kernel
+/// gives huge pages to every process, each of these takes 2 MiB.
+const SUPERVISOR_MAX: u64 = 24 << 10;
 
 /// What may come and go, in KiB.
 const SLACK: u64 = 64;
@@ -62,7 +66,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Besides the copy of the kernel's types that libbpf may need.
+    /// At most so many KiB are resident, and locked, besides the copy of the kernel's types that
+    /// libbpf may need.
     pub fn expect_at_most(&self, limit: u64) -> Result<()> {
         let limit = limit + copied_types()?;
         ensure!(
@@ -71,6 +76,26 @@ impl Memory {
         );
         Ok(())
     }
+}
+
+/// Expects that the supervisor holds no more than it needs, besides what is swapped out. That is
+/// without a recording, and while no reader asks for the list of tasks.
+pub fn expect_small_supervisor(scheduler: &Scheduler) -> Result<()> {
+    let (now, most) = (Memory::of(scheduler.pid())?, SUPERVISOR_MAX + copied_types()?);
+    ensure!(now.resident <= most, "the supervisor holds more than {most} KiB: {now:?}");
+    Ok(())
+}
+
+/// Locks this process's memory as it is, and each further page when it is first used. Its forks
+/// inherit no locks.
+pub fn lock_own() -> Result<()> {
+    // With all pages at once it could hold more than any other process, and the kernel would end it
+    // first when memory runs out.
+    let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
+    // SAFETY: a plain system call.
+    let done = unsafe { libc::mlockall(flags) } == 0;
+    ensure!(done, "locking memory: {}", std::io::Error::last_os_error());
+    Ok(())
 }
 
 /// How much a copy of the kernel's types takes, in KiB. Since Linux 6.16 they can be mapped, and

@@ -16,6 +16,7 @@ pub mod scheduler;
 pub mod statistics;
 pub mod swap;
 pub mod terminal;
+pub mod wait;
 pub mod watch;
 pub mod witness;
 

@@ -22,6 +22,8 @@ pub const STOP_LIMIT: Duration = Duration::from_secs(5);
 pub const EXIT_LIMIT: Duration = Duration::from_secs(15);
 /// The reader threads may read the last lines after the process has ended.
 const LAST_WORDS_LIMIT: Duration = Duration::from_secs(2);
+/// From the kernel's own scheduler to this one with another worker, which loads beside hogs.
+const BACK_LIMIT: Duration = Duration::from_secs(15);
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// The file name of this project's scheduler, which must pass every check. Other schedulers must
@@ -269,23 +271,19 @@ impl Scheduler {
         Ok(ended)
     }
 
-    /// Kills the worker process, as the kernel does when memory runs out, and demands the kernel's
-    /// own scheduler within the limit. Its main process starts another one soon.
-    pub fn kill_worker(&self, limit: Duration) -> Result<()> {
+    /// Kills the worker process, as the kernel does when memory runs out. Demands the kernel's own
+    /// scheduler within the limit, and then this one again, with another worker. Returns how long
+    /// the latter took.
+    pub fn replace_worker(&self, limit: Duration) -> Result<Duration> {
         let start = Instant::now();
         // SAFETY: a plain system call.
         ensure!(unsafe { libc::kill(self.worker()?, libc::SIGKILL) } == 0, "the worker has ended");
         kernel::wait_for_state("disabled", limit).context("after its worker was killed")?;
         report::note(format!("the kernel's own again after {} ms", start.elapsed().as_millis()));
-        Ok(())
-    }
-
-    /// Waits until it is in charge. Returns how long that took.
-    pub fn wait_for_charge(&self, limit: Duration) -> Result<Duration> {
         let start = Instant::now();
         while let Err(why) = self.expect_in_charge() {
-            if start.elapsed() > limit {
-                return Err(why.context(format!("not in charge after {} s", limit.as_secs())));
+            if start.elapsed() > BACK_LIMIT {
+                return Err(why.context(format!("not in charge after {} s", BACK_LIMIT.as_secs())));
             }
             std::thread::sleep(GLANCE);
         }

@@ -5,6 +5,7 @@
 use super::errors::{NOBODY, UNPRIVILEGED, USAGE, expect_refusal};
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::{self, LOAD_LIMIT, Scheduler};
+use crate::guest::wait::wait_for;
 use crate::guest::{Guest, report};
 use crate::scenario::{Scenario, USUAL};
 use anyhow::{Context, Result, bail, ensure};
@@ -14,14 +15,14 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "tune",
         about: "changing a knob while hogs run changes how often they are switched; a value out of \
             range, or another user, changes nothing; a group reads statistics, one chooses the \
-            profile, and only that; a member who sends a line without end, or connects without \
+            profile, and only that; a member that sends a line without end, or connects without \
             end, ends nothing",
         once: true,
         run: tune,
@@ -188,15 +189,11 @@ fn group_floods(guest: &Guest, scheduler: &Scheduler, socket: &str) -> Result<()
     ensure!(descriptors <= DESCRIPTORS_MAX, "the supervisor has {descriptors} descriptors");
     drop((endless, half, connections));
     // Their places are free as soon as their threads have run.
-    let start = Instant::now();
-    while !is_served(request_of_group(socket, &[("target", "none")])) {
-        ensure!(start.elapsed() < LIMIT, "no place is free");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
+    let is_free = || Ok(is_served(request_of_group(socket, &[("target", "none")])));
+    wait_for("a free place for a client", LIMIT, is_free).map(drop)
 }
 
-/// Whether there was a place for a client whose request has no target.
+/// Whether a client had a place, which asked for a target that does not exist.
 fn is_served(answer: Result<serde_json::Value>) -> bool {
     answer.is_err_and(|it| matches!(it.downcast_ref(), Some(StatsErrno(libc::EINVAL))))
 }
@@ -261,12 +258,8 @@ fn prints_what_happened(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &["--verbose", "--dump-log"])?;
     let lines = || scheduler.printed().iter().filter(|line| line.starts_with("d/s:")).count();
     // The scheduler first locks its memory, and prints nothing before its first round.
-    let start = Instant::now();
-    while lines() == 0 {
-        ensure!(start.elapsed() < LOAD_LIMIT, "no statistics in {} s", LOAD_LIMIT.as_secs());
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    report::note(format!("the first line of statistics came after {:.1?}", start.elapsed()));
+    let took = wait_for("a line of statistics", LOAD_LIMIT, || Ok(lines() > 0))?;
+    report::note(format!("the first line of statistics came after {took:.1?}"));
     std::thread::sleep(Duration::from_secs(4));
     let more = lines();
     // Every second, or every other second on an idle machine.

@@ -109,6 +109,7 @@ pub const APART: &[Scenario] = &[
     record::RECORD_COST,
     upgrade::UPGRADE,
     upgrade::UPGRADE_100,
+    upgrade::UPGRADE_FAILS,
 ];
 
 /// Every scenario of the suite, the cheapest first.

@@ -7,31 +7,33 @@
 
 mod crowds;
 mod forks;
+mod memory;
 
 use self::crowds::{await_begin, runnable, threads};
 pub(super) use self::forks::Bomb;
 use self::forks::{Bomber, fork_bomb, short_tasks};
+use self::memory::{memory_pressure, out_of_memory};
 use super::control::ask;
 use super::procdb::{LEARNING, TICKER, run_tickers};
 use crate::guest::crowd::{Crowd, Life};
 use crate::guest::load::{self, Kind, Load};
-use crate::guest::memory::Memory;
+use crate::guest::memory::{Memory, expect_small_supervisor};
 use crate::guest::probe::Samples;
 use crate::guest::scheduler::Scheduler;
 use crate::guest::witness::Witness;
-use crate::guest::{Guest, kernel, report, swap, wakeups, watch};
+use crate::guest::{Guest, report, wakeups, watch};
 use crate::scenario::{FULL_SPEED, Scenario, USUAL};
-use anyhow::{Context, Result, bail, ensure};
-use std::fs;
+use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub const ALL: &[Scenario] = &[
     Scenario {
         name: "memory-pressure",
-        about: "a process touches most of the memory while the mix runs: the scheduler must have \
-            no page fault",
+        about: "a process touches most of the memory while the mix runs: the scheduler has no page \
+            fault and no stall, holds no more memory than it needs, and no wakeup waits for 200 ms \
+            longer than a real-time task",
         limit_s: 90,
         once: true,
         run: memory_pressure,
@@ -52,8 +54,9 @@ pub const ALL: &[Scenario] = &[
 pub const OUT_OF_MEMORY: Scenario = Scenario {
     name: "out-of-memory",
     about: "processes touch more memory than there is, with what can be swapped, while the mix \
-        runs: the scheduler has no page fault, and the kernel ends others, also if it was started \
-        in a desktop's session",
+        runs: the scheduler has no page fault and no stall, no wakeup waits for 200 ms longer than \
+        a real-time task, and the kernel ends others, also if the scheduler was started in a \
+        desktop's session",
     limit_s: 180,
     swap_mib: 256,
     run: out_of_memory,
@@ -128,11 +131,12 @@ pub const ONE_HOUR: Scenario = Scenario {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Nothing is lost: what must hold under every load.
+/// Nothing is lost, the worker is the first one, and the supervisor is small: what must hold under
+/// every load.
 fn expect_sound(scheduler: &Scheduler) -> Result<()> {
     scheduler.expect_in_charge()?;
     let statistics = scheduler.statistics()?;
-    let counts = ["nr_malformed", "nr_news_dropped", "nr_untold"];
+    let counts = ["nr_malformed", "nr_news_dropped", "nr_untold", "restarts"];
     for name in counts {
         let count = statistics.count(name)?;
         ensure!(count == 0, "{name} is {count}; health: {}", statistics.text("health")?);
@@ -143,6 +147,7 @@ fn expect_sound(scheduler: &Scheduler) -> Result<()> {
         .map(|name| Ok(format!("{name} {}", statistics.count(name)?)))
         .collect::<Result<_>>()?;
     report::note(format!("{}; health: {}", noted.join(", "), statistics.text("health")?));
+    expect_small_supervisor(scheduler)?;
     scheduler.expect_no_page_faults()
 }
 
@@ -151,79 +156,6 @@ fn expect_early(what: &str, waits: &Samples, worst_ms: f64) -> Result<()> {
     report::note(format!("{what}: wakeups p50 {p50:.0} us, p99 {p99:.0}, worst {worst:.0}"));
     ensure!(worst <= 1_000.0 * worst_ms, "{what}: a wakeup waited for {worst:.0} us");
     Ok(())
-}
-
-// ---- Memory ----
-
-/// Memory of each process that helps to use up all of it: less than the worker holds, so that the
-/// kernel would choose the worker if it were not protected.
-const SMALL: usize = 32 << 20;
-/// The kernel ends a process within this time.
-const UNTIL_OUT: Duration = Duration::from_secs(40);
-const ENDED: &str = "Out of memory: Killed process";
-/// By which the kernel chooses the process.
-const OOM_SCORE: &str = "/proc/self/oom_score_adj";
-
-fn memory_pressure(guest: &Guest) -> Result<()> {
-    let scheduler = Scheduler::start(guest, &[])?;
-    let mut plan = load::mix(guest.cpus);
-    // Leaves a tenth to the rest of the guest, and makes the kernel reclaim cold pages.
-    let bytes = kernel::available_memory()? / 10 * 9;
-    report::note(format!("touching {} MiB", bytes >> 20));
-    plan.push(Kind::Toucher { bytes });
-    let load = Load::start(&plan)?;
-    watch::every_worker_moves(&load, 10, |_| scheduler.expect_in_charge())?;
-    scheduler.expect_no_page_faults()?;
-    drop(load);
-    scheduler.finish().map(drop)
-}
-
-fn out_of_memory(guest: &Guest) -> Result<()> {
-    swap::begin()?;
-    fs::write("/proc/sys/vm/oom_dump_tasks", "0").context("keeping the console short")?;
-    // The scheduler inherits what a session has; the load does not.
-    fs::write(OOM_SCORE, "200").context("becoming a preferred victim")?;
-    let scheduler = Scheduler::start(guest, &[])?;
-    fs::write(OOM_SCORE, "0").context("becoming an ordinary process")?;
-    let load = Load::start(&load::mix(guest.cpus))?;
-    watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
-    let middle = Memory::of_scheduler(&scheduler)?;
-    use_up(&scheduler)?;
-    watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
-    drop(load);
-    Memory::of_scheduler(&scheduler)?.expect_flat_since(&middle)?;
-    expect_sound(&scheduler)?;
-    scheduler.finish().map(drop)
-}
-
-/// Uses up memory and swap until the kernel ends processes, which must be others.
-fn use_up(scheduler: &Scheduler) -> Result<()> {
-    let ours = [scheduler.worker()?, scheduler.pid()];
-    let count = (kernel::available_memory()? + kernel::free_swap()?) / SMALL + 4;
-    let load = Load::start(&vec![Kind::Toucher { bytes: SMALL }; count])?;
-    let started = Instant::now();
-    let mut messages = kernel::messages();
-    while !messages.contains(ENDED) {
-        ensure!(started.elapsed() < UNTIL_OUT, "the kernel ends none of {count} processes");
-        sleep(SECOND / 4);
-        messages = kernel::messages();
-    }
-    let free = kernel::free_swap()?;
-    sleep(SECOND);
-    scheduler.expect_in_charge()?;
-    drop(load);
-    let messages = kernel::messages();
-    let ended: Vec<&str> = messages.lines().filter(|line| line.contains(ENDED)).collect();
-    report::note(format!(
-        "the kernel ended {} of {count} processes, with {} MiB of swap left",
-        ended.len(),
-        free >> 20
-    ));
-    let is_ours = |line: &&&str| ours.iter().any(|pid| line.contains(&format!("process {pid} ")));
-    match ended.iter().find(is_ours) {
-        Some(line) => bail!("the kernel ended the scheduler: {line}"),
-        None => Ok(()),
-    }
 }
 
 // ---- The calendar ----

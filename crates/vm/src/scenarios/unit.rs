@@ -4,7 +4,7 @@
 //! no systemd, so the scenario reads the unit and does the same to itself and its children.
 
 use crate::guest::load::{Kind, Load};
-use crate::guest::memory::{Memory, RESIDENT_MAX};
+use crate::guest::memory::{Memory, RESIDENT_MAX, expect_small_supervisor};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, kernel, report};
 use crate::scenario::{Scenario, USUAL};
@@ -18,7 +18,7 @@ pub const ALL: &[Scenario] = &[Scenario {
     about: "with no more capabilities, socket families and kinds of memory than its systemd unit \
         allows, the scheduler starts, schedules a load with the whole fast path, and stops; its \
         processes keep no capability that they do not need, the kernel refuses them no system \
-        call, and the worker holds at most 48 MiB",
+        call, and the worker holds at most 48 MiB, the supervisor at most 24",
     once: true,
     run: unit,
     ..USUAL
@@ -64,6 +64,7 @@ fn unit(guest: &Guest) -> Result<()> {
     let compaction = fs::read_to_string(COMPACTION)?;
     ensure!(compaction.trim() == "0", "the kernel may move the scheduler's pages");
     Memory::of_scheduler(&scheduler)?.expect_at_most(RESIDENT_MAX)?;
+    expect_small_supervisor(&scheduler)?;
     scheduler.finish()?;
     let after = fs::read_to_string(COMPACTION)?;
     ensure!(after == before, "after the end the kernel's setting is {after}, not {before}");

@@ -2,10 +2,16 @@
 
 //! The running program is replaced by the one that is now at its path.
 
+mod fails;
+mod kept;
+
+use self::fails::upgrade_fails;
+use self::kept::Stopped;
 use super::control::ask;
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::statistics::Statistics;
+use crate::guest::wait::wait_for;
 use crate::guest::witness::Witness;
 use crate::guest::{Guest, report, wakeups, watch};
 use crate::scenario::{FULL_SPEED, Scenario};
@@ -23,10 +29,11 @@ pub const UPGRADE: Scenario = Scenario {
     name: "upgrade",
     about: "beside hogs the running program is replaced by the one at its path: no wakeup \
         waits for 200 ms longer than a real-time task, the kernel's own scheduler runs for at most \
-        100 ms, process, knobs and learned programs are kept; a program that is none, or that \
-        others can change, changes nothing",
+        100 ms, process, knobs, learned programs and what is known of tasks are kept, and standing \
+        orders are executed again; a program that is none, or that others can change, changes \
+        nothing",
     cpus: Some(2),
-    limit_s: 120,
+    limit_s: 180,
     exact: true,
     once: true,
     run: |guest| upgrade(guest, 1, Some(PAUSE_US)),
@@ -44,12 +51,28 @@ pub const UPGRADE_100: Scenario = Scenario {
     ..UPGRADE
 };
 
+/// Runs by name only: `suite --only upgrade-fails`.
+pub const UPGRADE_FAILS: Scenario = Scenario {
+    name: "upgrade-fails",
+    about: "a new program passes its trial, and then fails to load several times: the old worker \
+        decides meanwhile, a line tells of each failure, no wakeup waits for 200 ms longer than a \
+        real-time task, and nothing is unloaded; when it can load, it takes over with all that the \
+        old one knew, and a further upgrade works",
+    limit_s: 240,
+    exact: false,
+    run: upgrade_fails,
+    ..UPGRADE
+};
+
 /// The longest wakeup, and the longest time of the kernel's own scheduler.
 const WORST_US: f64 = 200_000.0;
 const PAUSE_US: u64 = 100_000;
 /// Longer than an upgrade takes beside hogs.
 const LIMIT: Duration = Duration::from_secs(30);
 const GLANCE: Duration = Duration::from_millis(50);
+/// Until the first standing order is executed after an upgrade. No order is handed on, and a task
+/// gets one within some wakeups.
+const ORDERS_LIMIT: Duration = Duration::from_secs(2);
 /// How long each of two probes measures wakeups, in seconds.
 const PROBES_S: [u64; 2] = [1, 2];
 /// The program, and where it is kept while something else has its place.
@@ -72,9 +95,8 @@ fn write(path: &Path, mode: u32) -> io::Result<()> {
 fn upgrade(guest: &Guest, times: u64, pause_max_us: Option<u64>) -> Result<()> {
     let scheduler = Scheduler::start(guest, &[])?;
     expect_refusals(&scheduler)?;
-    let load = Load::start(&vec![Kind::Hog; guest.cpus])?;
-    ask(guest, &["tune", KNOBS[0], KNOBS[1], "profile=server"])?;
-    load.steps_in(Duration::from_secs(1));
+    let load = start_load(guest)?;
+    let stopped = Stopped::start(guest)?;
     let witness = Witness::start(guest.cpus)?;
     let mut pauses = Vec::new();
     let mut worst: f64 = 0.0;
@@ -88,7 +110,7 @@ fn upgrade(guest: &Guest, times: u64, pause_max_us: Option<u64>) -> Result<()> {
         );
         pauses.push(pause);
         worst = worst.max(late);
-        expect_kept(guest, &scheduler)?;
+        expect_kept(guest, &scheduler, &stopped)?;
     }
     pauses.sort_unstable();
     let (median, longest) = (pauses[pauses.len() / 2], pauses[pauses.len() - 1]);
@@ -97,8 +119,18 @@ fn upgrade(guest: &Guest, times: u64, pause_max_us: Option<u64>) -> Result<()> {
          {longest} at most; the longest wakeup took {worst:.0} us"
     ));
     watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
+    stopped.go_on(&scheduler)?;
     drop(load);
     scheduler.finish().map(drop)
+}
+
+/// Starts hogs, and a task that wakes up beside them, and sets what an upgrade keeps.
+fn start_load(guest: &Guest) -> Result<Load> {
+    let mut kinds = vec![Kind::Hog; guest.cpus];
+    kinds.push(Kind::Sleeper { pause_us: 3_000 });
+    let load = Load::start(&kinds)?;
+    ask(guest, &["tune", KNOBS[0], KNOBS[1], "profile=server"])?;
+    Ok(load)
 }
 
 /// Returns how long the kernel's own scheduler ran, and the longest wakeup, in microseconds.
@@ -122,13 +154,16 @@ fn upgrade_once(scheduler: &Scheduler, witness: &Witness, number: u64) -> Result
     ensure!(told, "it did not tell about the upgrade: {printed:?}");
     waited.expect_short()?;
     ensure!(pause > 0, "there was no moment without a scheduler");
+    wait_for("an executed standing order", ORDERS_LIMIT, || {
+        Ok(scheduler.statistics()?.count("nr_orders")? > 0)
+    })?;
     Ok((pause, waited.worst_us))
 }
 
 /// The longest wait of a wakeup, and of a real-time task meanwhile, in microseconds.
 pub(super) struct Waited {
     pub worst_us: f64,
-    real_time_us: f64,
+    pub real_time_us: f64,
 }
 
 impl Waited {
@@ -184,7 +219,7 @@ fn wait_for_upgrade(number: u64) -> Result<()> {
     Ok(())
 }
 
-fn expect_kept(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
+fn expect_kept(guest: &Guest, scheduler: &Scheduler, stopped: &Stopped) -> Result<()> {
     let knobs = ask(guest, &["tune"])?;
     for knob in KNOBS {
         let is_kept = |line: &str| line.starts_with(knob) && line.contains("* ");
@@ -193,7 +228,7 @@ fn expect_kept(guest: &Guest, scheduler: &Scheduler) -> Result<()> {
     let now = scheduler.statistics()?;
     ensure!(now.text("profile")? == "server", "the profile is not kept");
     ensure!(now.count("procdb_total")? > 0, "the learned programs are not kept");
-    Ok(())
+    stopped.expect_known(guest)
 }
 
 /// What is no newer version of the program changes nothing, and the reason is told.
@@ -216,19 +251,26 @@ fn expect_refusals(scheduler: &Scheduler) -> Result<()> {
 }
 
 fn wait_for_refusal(scheduler: &Scheduler, reason: &str) -> Result<()> {
+    let printed = wait_for_line(scheduler, "no upgrade, the scheduler goes on")?;
+    let line = printed.last().context("it has printed a line")?;
+    ensure!(line.contains(reason), "the reason is not {reason:?}: {line}");
+    Ok(())
+}
+
+/// Waits for a line with this part. Returns it as the last one of those printed since the last
+/// look.
+fn wait_for_line(scheduler: &Scheduler, part: &str) -> Result<Vec<String>> {
     let start = Instant::now();
     let mut printed = Vec::new();
     while start.elapsed() < LIMIT {
         printed.extend(scheduler.printed());
-        let refusal =
-            printed.iter().find(|line| line.contains("no upgrade, the scheduler goes on"));
-        if let Some(line) = refusal {
-            ensure!(line.contains(reason), "the reason is not {reason:?}: {line}");
-            return Ok(());
+        if let Some(at) = printed.iter().position(|line| line.contains(part)) {
+            printed.truncate(at + 1);
+            return Ok(printed);
         }
         std::thread::sleep(GLANCE);
     }
-    bail!("it was not refused within {} s; it printed: {printed:?}", LIMIT.as_secs())
+    bail!("not printed within {} s: {part:?}, but: {printed:?}", LIMIT.as_secs())
 }
 
 fn ask_for_upgrade(scheduler: &Scheduler) {

@@ -2,6 +2,7 @@
 
 //! The machine as its user sees it: a shell, units, files.
 
+pub use crate::guest::wait::wait_for;
 use crate::guest::{Guest, report};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
@@ -10,12 +11,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub const UNIT: &str = "scx_pandemonium_user.service";
 /// The list of files before the installation, in memory.
 const FILES_BEFORE: &str = "/run/vm/files-before";
-const GLANCE: Duration = Duration::from_millis(100);
 const REBOOT_LIMIT: Duration = Duration::from_secs(120);
 /// What the distribution itself writes meanwhile: logs, caches, states of its own services, and
 /// what dpkg, man-db and the programs for users keep.
@@ -80,16 +80,6 @@ pub fn worker_pid() -> Result<u32> {
     let children = shell(&format!("pgrep --parent {main}"))?;
     let first = children.lines().next().with_context(|| format!("{main} has no child"))?;
     first.trim().parse().with_context(|| format!("reading {children:?}"))
-}
-
-/// Waits until something holds.
-pub fn wait_for(what: &str, limit: Duration, holds: impl Fn() -> Result<bool>) -> Result<Duration> {
-    let start = Instant::now();
-    while !holds()? {
-        ensure!(start.elapsed() < limit, "after {} s: not yet {what}", limit.as_secs());
-        sleep(GLANCE);
-    }
-    Ok(start.elapsed())
 }
 
 /// The boot is over. Notes the files that there are before anything is installed.
