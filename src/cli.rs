@@ -418,6 +418,21 @@ pub struct Words {
     pub words: Vec<String>,
 }
 
+impl Command {
+    /// Whether it only reads files, or asks the scheduler that runs.
+    pub fn only_reads(&self) -> bool {
+        matches!(
+            self,
+            Command::Tune(_)
+                | Command::Explain(_)
+                | Command::Top(_)
+                | Command::Metrics(_)
+                | Command::Procdb(_)
+                | Command::Rules(_)
+        )
+    }
+}
+
 impl Options {
     /// The chosen policy.
     pub fn policy(&self) -> PolicyInfo {
@@ -452,25 +467,9 @@ impl Options {
     }
 }
 
-/// The completion script.
+/// The script by which a shell completes command lines.
 pub fn completions(shell: Shell) -> Vec<u8> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Options::command(), "scx_pandemonium_user", &mut script);
-    match shell {
-        Shell::Fish => with_values_in_fish(&String::from_utf8_lossy(&script)).into_bytes(),
-        _ => script,
-    }
-}
-
-/// clap's script for fish parses the words before the cursor. An option that waits for its value
-/// makes that fail, so no value was offered. Now the words before that option are parsed then.
-fn with_values_in_fish(script: &str) -> String {
-    const FAILS: &str = "    or return\n";
-    let (before, after) = script.split_once(FAILS).unwrap_or((script, ""));
-    let parse = before.lines().next_back().unwrap_or_default().trim();
-    format!(
-        "{before}    or begin\n        set -e cmd[-1]\n        {parse}\n    end\n{FAILS}{after}"
-    )
+    crate::completions::script(Options::command(), shell)
 }
 
 /// The manual page.
@@ -599,17 +598,6 @@ pub mod tests {
             let offered = format!("COMPREPLY=($(compgen -W \"{words}\" -- \"${{cur}}\"))");
             assert!(script.contains(&offered), "{words}");
         }
-    }
-
-    /// `pandemonium_vm distribution` completes lines in all three shells.
-    #[test]
-    fn the_script_for_fish_parses_again_without_an_option_that_lacks_its_value() {
-        let script = String::from_utf8(completions(Shell::Fish)).unwrap();
-        let parses: Vec<&str> =
-            script.lines().map(str::trim).filter(|line| line.starts_with("argparse ")).collect();
-        assert_eq!(parses.len(), 2, "{parses:?}");
-        assert_eq!(parses[0], parses[1]);
-        assert_eq!(script.matches("    or return\n").count(), 1);
     }
 
     /// The patch gives scx_loader the flags of each mode.

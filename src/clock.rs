@@ -4,6 +4,8 @@
 
 use pandemonium_engine::procdb::Minute;
 use pandemonium_engine::time::Stamp;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The monotonic clock.
 pub fn now() -> Stamp {
@@ -15,6 +17,20 @@ pub fn now() -> Stamp {
 pub fn minute() -> Minute {
     let time = read(libc::CLOCK_REALTIME_COARSE);
     Minute::from_unix(u32::try_from(time.tv_sec / 60).unwrap_or_default())
+}
+
+/// Looks every `glance` until something is so. Returns whether it is so within the limit.
+pub fn wait_for(limit: Duration, glance: Duration, is_so: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if is_so() {
+            return true;
+        }
+        if start.elapsed() >= limit {
+            return false;
+        }
+        thread::sleep(glance);
+    }
 }
 
 /// The vDSO serves both clocks.

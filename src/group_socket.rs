@@ -10,6 +10,7 @@ use super::trusted;
 use anyhow::{Context, Result, anyhow, ensure};
 use pandemonium_host::durable;
 use pandemonium_host::failure::Failure;
+use pandemonium_host::trust::effective_user;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
@@ -127,8 +128,7 @@ fn give_folder(parent: &Path, name: &str, group: u32) -> Result<()> {
     }
     let folder = durable::directory(&path).with_context(|| format!("{name} is no folder"))?;
     let found = folder.metadata()?;
-    // SAFETY: a plain call without arguments.
-    let user = unsafe { libc::geteuid() };
+    let user = effective_user();
     ensure!(found.uid() == user, "{name} belongs to user {}", found.uid());
     if found.gid() != group {
         // Those who could enter before cannot any more.

@@ -6,6 +6,7 @@
 
 use anyhow::{Context, Result, ensure};
 use pandemonium_host::failure::Failure;
+use pandemonium_host::trust::effective_user;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
@@ -80,8 +81,7 @@ fn open(path: &Path) -> Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
     let file = options.custom_flags(flags).open(path)?;
     let found = file.metadata()?;
-    // SAFETY: a plain call without arguments.
-    let user = unsafe { libc::geteuid() };
+    let user = effective_user();
     let is_ours = found.is_file() && found.uid() == user && found.mode() & 0o077 == 0;
     ensure!(is_ours, "it is not a file that only user {user} may open");
     Ok(file)

@@ -47,6 +47,8 @@ mod clock;
 #[cfg(not(docsrs))]
 mod compaction;
 #[cfg(not(docsrs))]
+mod completions;
+#[cfg(not(docsrs))]
 mod event_log;
 #[cfg(not(docsrs))]
 mod explain;
@@ -210,32 +212,17 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         return worker::run(options, fd);
     }
     if let Some(command) = &options.command {
+        if command.only_reads() {
+            privileges::ask();
+        }
         match command {
             Command::Check(arguments) => return check::run(arguments),
-            Command::Tune(arguments) => {
-                privileges::ask();
-                tune::run(arguments)?;
-            }
-            Command::Explain(arguments) => {
-                privileges::ask();
-                explain::run(arguments)?;
-            }
-            Command::Top(arguments) => {
-                privileges::ask();
-                top::run(arguments)?;
-            }
-            Command::Metrics(arguments) => {
-                privileges::ask();
-                metrics_command::run(arguments)?;
-            }
-            Command::Procdb(arguments) => {
-                privileges::ask();
-                procdb_command::run(arguments)?;
-            }
-            Command::Rules(arguments) => {
-                privileges::ask();
-                rules_command::run(arguments)?;
-            }
+            Command::Tune(arguments) => tune::run(arguments)?,
+            Command::Explain(arguments) => explain::run(arguments)?,
+            Command::Top(arguments) => top::run(arguments)?,
+            Command::Metrics(arguments) => metrics_command::run(arguments)?,
+            Command::Procdb(arguments) => procdb_command::run(arguments)?,
+            Command::Rules(arguments) => rules_command::run(arguments)?,
             Command::Bench(arguments) => {
                 return Err(program::become_program("pandemonium_bench", &arguments.words));
             }

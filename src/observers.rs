@@ -10,7 +10,7 @@ use super::shared::reply::{COUNT_MAX, Reply, Wait};
 use super::shared::task_cells::TaskCells;
 use pandemonium_engine::Setup;
 use pandemonium_engine::explaining::BoundedText;
-use pandemonium_engine::fates::{Ended, Follower, Waited};
+use pandemonium_engine::fates::{Ended, Follower};
 use pandemonium_engine::knobs::Values;
 use pandemonium_engine::orders::Bounds;
 use pandemonium_engine::procdb::{Minute, Profile};
@@ -122,10 +122,7 @@ impl<P: Port> Port for ObservedPort<'_, '_, P> {
     }
 
     fn send(&mut self, dispatch: &Dispatch) -> Result<(), Full> {
-        if let Err(full) = self.port.send(dispatch) {
-            self.queried.refused(dispatch);
-            return Err(full);
-        }
+        self.port.send(dispatch).inspect_err(|_| self.queried.refused(dispatch))?;
         if self.queried.pid.is_some() {
             self.queried.dispatched(self.now, dispatch);
         }
@@ -253,15 +250,10 @@ impl<'s> QueriedTask<'s> {
     /// It is known what became of a decision.
     fn ended(&mut self, ended: &Ended<Wait>) {
         let reply = &mut self.reply;
-        match ended.waited {
-            Waited::Exactly(length) => {
-                reply.waits += 1;
-                reply.waited += length;
-                reply.longest = reply.longest.max(length);
-            }
-            Waited::AtMost(length) => reply.bounded.add(length),
-            // The wait goes on, and ends with another decision, or its begin is not known.
-            Waited::AtLeast(_) => {}
+        if let Some(length) = reply.bounded.add(ended.waited) {
+            reply.waits += 1;
+            reply.waited += length;
+            reply.longest = reply.longest.max(length);
         }
         if ended.waited.span() > self.threshold {
             reply.long.rotate_right(1);
@@ -316,6 +308,7 @@ mod tests {
     use crate::shared::query::Query;
     use pandemonium_engine::PolicyInfo;
     use pandemonium_engine::facts::Facts;
+    use pandemonium_engine::fates::Waited;
     use pandemonium_engine::fates::{Bounded, Fate, Fates};
     use pandemonium_engine::task::{Comm, Placement, RawArrival, Reason, Ticket, Tier};
     use pandemonium_engine::topology::CpuPlace;
@@ -352,12 +345,13 @@ mod tests {
         Arrival { comm: Comm::from_text("hog"), ..raw.decode().unwrap() }
     }
 
-    /// What is noted of a task that woke up at `woken`, and whose `runs`th run, of 100 us, began at
-    /// `began`.
-    fn noted(woken: Stamp, began: Stamp, runs: u64) -> Option<Facts> {
+    /// A message of task 8, which woke up at `woken`. Its last run, of 100 us, was number `runs`
+    /// and began at `began`.
+    fn woke(ticket: u64, woken: Stamp, began: Stamp, runs: u64) -> Arrival {
         let run_interval = Span::from_micros(100);
         let stopped = began + run_interval;
-        Some(Facts { woken, stopped, run_interval, voluntary: runs, ..Facts::default() })
+        let facts = Facts { woken, stopped, run_interval, voluntary: runs, ..Facts::default() };
+        Arrival { facts: Some(facts), stopped, ..arrival(8, ticket, 1) }
     }
 
     fn dispatch(number: i32, tier: Tier, reason: Reason) -> Dispatch {
@@ -439,12 +433,10 @@ mod tests {
     fn a_wait_is_told_with_what_became_of_its_decision() {
         let shared = Shared::create().unwrap();
         let mut queried = queried(&shared);
-        let facts = noted(at(20), at(11), 3);
-        queried.received(at(20), &Arrival { facts, ..arrival(8, 6, 1) });
+        queried.received(at(20), &woke(6, at(20), at(11), 3));
         queried.dispatched(at(25), &dispatch(8, Tier::Batch, Reason::Order));
         assert_eq!(reply(&shared, &mut queried, 25).waits, 0, "it may have run before");
-        let (facts, stopped) = (noted(at(40), at(26), 4), at(1));
-        queried.received(at(40), &Arrival { facts, stopped, ..arrival(8, 7, 1) });
+        queried.received(at(40), &woke(7, at(40), at(26), 4));
         let reply = reply(&shared, &mut queried, 40);
         let wait = reply.long[0];
         assert_eq!(wait.waited, Waited::Exactly(Span::from_millis(5)));
@@ -461,11 +453,9 @@ mod tests {
     fn a_task_that_ran_before_its_decision_did_not_wait_for_that() {
         let shared = Shared::create().unwrap();
         let mut queried = queried(&shared);
-        let facts = noted(at(20), at(11), 3);
-        queried.received(at(20), &Arrival { facts, ..arrival(8, 6, 1) });
+        queried.received(at(20), &woke(6, at(20), at(11), 3));
         queried.dispatched(at(70), &dispatch(8, Tier::Batch, Reason::Order));
-        let (facts, stopped) = (noted(at(80), at(20) + Span::from_micros(100), 4), at(1));
-        queried.received(at(80), &Arrival { facts, stopped, ..arrival(8, 7, 1) });
+        queried.received(at(80), &woke(7, at(80), at(20) + Span::from_micros(100), 4));
         let reply = reply(&shared, &mut queried, 80);
         assert_eq!(reply.fates, Fates { ran_before: 1, ..Fates::default() });
         assert_eq!((reply.nr_long, reply.waits), (0, 1));

@@ -7,10 +7,9 @@
 //! each of them drop it in a signal handler, which is why this makes the system calls itself: a
 //! handler may not allocate.
 
-use super::{output, syscalls};
-pub use pandemonium_host::preflight::WISHED;
+use super::{clock, syscalls};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Numbers of capabilities (kernel ABI, `linux/capability.h`).
 const DAC_OVERRIDE: u32 = 1;
@@ -24,6 +23,7 @@ const BPF: u32 = 39;
 const VERSION: u32 = 0x2008_0522;
 /// A thread that has not reacted to the signal by then does not run.
 const PATIENCE: Duration = Duration::from_secs(1);
+const GLANCE: Duration = Duration::from_millis(1);
 
 /// A set of capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +63,7 @@ pub fn supervise(foreign_files: bool) {
 pub fn ask() {
     forbid_new();
     keep(FILES, FILES);
-    if let Err(error) = syscalls::supervise() {
-        output::warn(&format!("system calls that are never needed are not refused: {error}"));
-    }
+    syscalls::supervise();
 }
 
 /// In such a command that from now on reads only what every user may: none.
@@ -177,11 +175,8 @@ fn in_other_threads(kept: Set) -> bool {
     let sent = ids.filter(|&id: &i32| {
         id != own.1 && unsafe { libc::syscall(libc::SYS_tgkill, own.0, id, signal) } == 0
     });
-    let (sent, start) = (sent.count() as u32, Instant::now());
-    while DONE.load(Ordering::Acquire) < sent && start.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    DONE.load(Ordering::Acquire) >= sent
+    let sent = sent.count() as u32;
+    clock::wait_for(PATIENCE, GLANCE, || DONE.load(Ordering::Acquire) >= sent)
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 //! The worker as a process: its session, death signal, nice value and memory; and threads that this
 //! scheduler does not schedule.
 
+use super::clock;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What the kernel adds to the share of memory, in thousandths, by which it chooses the process to
 /// end. Children inherit it.
@@ -25,6 +26,8 @@ static HELPER_IS_READY: AtomicBool = AtomicBool::new(false);
 const SIGNAL_THREAD: &str = "ctrl-c";
 /// The helper is ready by this time after the load.
 const READYING: Duration = Duration::from_secs(1);
+/// Between two looks for either.
+const GLANCE: Duration = Duration::from_millis(1);
 
 /// Whether a thread of this process that should be real-time is not.
 static REAL_TIME_REFUSED: AtomicBool = AtomicBool::new(false);
@@ -46,7 +49,7 @@ pub fn scheduler_name() -> String {
 }
 
 fn scheduler_of(program: &Path) -> String {
-    // The kernel marks a program whose file was replaced since its start.
+    // The kernel marks a program if its file was replaced since its start.
     let shown = program.to_str().unwrap_or_default();
     let program = Path::new(shown.strip_suffix(" (deleted)").unwrap_or(shown));
     let name = program.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
@@ -192,28 +195,14 @@ pub fn start_helper(work: impl FnOnce() + Send + 'static) -> std::io::Result<Thr
 
 /// Waits until the helper has made its system calls but those of its work. Returns whether it has.
 pub fn await_helper() -> bool {
-    happens_within(READYING, || HELPER_IS_READY.load(Ordering::Acquire))
+    clock::wait_for(READYING, GLANCE, || HELPER_IS_READY.load(Ordering::Acquire))
 }
 
 /// Makes the signal thread real-time as soon as it exists. One that is later than `limit` stays an
 /// ordinary one: then `refused` says so, as if the kernel had refused.
 fn await_signal_thread(limit: Duration, refused: &AtomicBool) {
-    if !happens_within(limit, make_signal_thread_real_time) {
+    if !clock::wait_for(limit, GLANCE, make_signal_thread_real_time) {
         refused.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Tries every millisecond until it has happened. Returns whether it has.
-fn happens_within(limit: Duration, has_happened: impl Fn() -> bool) -> bool {
-    let started = Instant::now();
-    loop {
-        if has_happened() {
-            return true;
-        }
-        if started.elapsed() >= limit {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

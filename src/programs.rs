@@ -9,6 +9,7 @@ use super::output;
 use super::procdb_file::{self, DEFAULT_PATH};
 use super::shared::Shared;
 use pandemonium_engine::procdb::Summary;
+use pandemonium_host::trust::effective_user;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,8 +65,7 @@ impl Programs {
     pub fn is_foreign(&self) -> bool {
         let folders = self.path.iter().flat_map(|path| path.ancestors().skip(1));
         let owner = folders.filter_map(|folder| folder.metadata().ok()).map(|meta| meta.uid());
-        // SAFETY: a plain call without arguments.
-        owner.take(1).any(|owner| owner != unsafe { libc::geteuid() })
+        owner.take(1).any(|owner| owner != effective_user())
     }
 
     /// Whether the last save failed.

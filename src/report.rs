@@ -54,8 +54,8 @@ fn compose(ejection: &Ejection, facts: &Facts, kernel: &str) -> String {
     text
 }
 
-/// The words, each but options and numbers hidden: a value may name a program or a file. Without
-/// `0x`, letters are none of a number: `cc` and `cafe` are names.
+/// The words, each hidden that is neither an option nor a number: a value may name a program or a
+/// file. Hexadecimal digits count as a number only after `0x`: `cc` and `cafe` are names.
 fn hide(words: &[String]) -> Vec<String> {
     let is_number = |text: &str| match text.strip_prefix("0x") {
         Some(mask) => mask.bytes().all(|byte| byte.is_ascii_hexdigit() || b",_".contains(&byte)),

@@ -7,6 +7,7 @@
 
 use super::health::GAP_MAX;
 use pandemonium_engine::time::{Span, Stamp};
+use pandemonium_host::preflight;
 
 /// A worker that has ended by itself needs less: the kernel waits for RCU once for each of its BPF
 /// programs, on Linux 6.12 for up to 15 s in all.
@@ -29,7 +30,7 @@ pub struct Seen<'n> {
 impl Seen<'_> {
     /// Whether the worker's scheduler is loaded. After an ejection another one may be.
     fn is_loaded(&self) -> bool {
-        self.loaded.is_some_and(|name| name.starts_with(self.ours))
+        self.loaded.is_some_and(|loaded| preflight::is_version_of(loaded, self.ours))
     }
 }
 

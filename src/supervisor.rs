@@ -26,7 +26,7 @@ use super::worker_process::WorkerProcess;
 use super::{compaction, output, privileges, process, settings, summary, syscalls};
 use pandemonium_engine::knobs::{KeySet, KnobProfile};
 use pandemonium_host::failure::Failure;
-use pandemonium_host::preflight;
+use pandemonium_host::preflight::{self, Lacks};
 use pandemonium_rules::Rules;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -257,7 +257,7 @@ fn restrict_new_files() {
 }
 
 fn warn_of_missing_privileges() {
-    if !preflight::missing_capabilities("/".as_ref(), &privileges::WISHED).is_empty() {
+    if !Lacks::observe("/".as_ref()).wished.is_empty() {
         output::warn(
             "without CAP_SYS_NICE a start takes seconds on a busy machine: see \
              `scx_pandemonium_user check`",
@@ -272,9 +272,7 @@ fn forbid_system_calls(earlier: Option<&Handover>) {
     if earlier.is_some_and(|earlier| earlier.is_filtered) {
         return;
     }
-    if let Err(error) = syscalls::supervise() {
-        output::warn(&format!("system calls that are never needed are not refused: {error}"));
-    }
+    syscalls::supervise();
 }
 
 /// `vm.compact_unevictable_allowed`, as it was before the first worker, which sets it to 0, or that

@@ -11,6 +11,7 @@
 //! here all memory is locked, so these filters are made without it: a list of numbers needs no
 //! more.
 
+use super::output;
 use std::io::{Error, Result};
 
 /// `struct seccomp_data` (kernel ABI, `linux/seccomp.h`): the number of the call, the architecture,
@@ -180,13 +181,16 @@ const NEVER_HERE: &[libc::c_long] = &[];
 
 /// In the supervisor and in commands that read, before they start threads: those and all workers
 /// inherit the filter. No program that they execute may gain privileges any more; see `privileges`.
-///
-/// # Errors
-///
-/// If the kernel has no filters.
-pub fn supervise() -> Result<()> {
+/// Warns if the kernel has no filters.
+pub fn supervise() {
+    if let Err(error) = install(&supervising(), libc::SECCOMP_FILTER_FLAG_LOG) {
+        output::warn(&format!("system calls that are never needed are not refused: {error}"));
+    }
+}
+
+fn supervising() -> Vec<libc::sock_filter> {
     let never: Vec<u32> = NEVER.iter().chain(NEVER_HERE).map(|call| *call as u32).collect();
-    install(&REFUSE_LISTED.program(&never, &[]), libc::SECCOMP_FILTER_FLAG_LOG)
+    REFUSE_LISTED.program(&never, &[])
 }
 
 /// In a worker that has loaded the backend, for all its threads.
@@ -303,7 +307,7 @@ mod tests {
     #[test]
     fn what_no_process_needs_is_refused_and_the_rest_goes_on() {
         let [ptrace, mount, keyctl, x32, opened] = in_thread(|| {
-            supervise().unwrap();
+            install(&supervising(), libc::SECCOMP_FILTER_FLAG_LOG).unwrap();
             [
                 errno(libc::SYS_ptrace, [-1, -1, 0]),
                 errno(libc::SYS_mount, [0, 0, 0]),

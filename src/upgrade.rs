@@ -11,15 +11,15 @@ pub mod trial;
 use self::candidate::Candidate;
 pub use self::handover::Handover;
 use super::cli::Options;
-use super::output;
 use super::stats::Source;
 use super::worker_process::WorkerProcess;
+use super::{clock, output};
 use anyhow::{Result, anyhow, ensure};
 use pandemonium_host::failure::Failure;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The signal that asks for an upgrade.
 const SIGNAL: libc::c_int = libc::SIGUSR2;
@@ -94,23 +94,14 @@ pub fn serve(options: &Options, path: PathBuf, source: Source) -> Receiver<Candi
 fn prepare(path: &Path, records: bool, source: &Source) -> Result<Candidate> {
     ensure!(!records, "it records, and a recording is of one program: end it and start again");
     // A worker that loads may be about to end the one before it, which then no worker would end.
-    let schedules = wait_for(LOADING_LIMIT, || source.rounds() > 0);
+    let schedules = clock::wait_for(LOADING_LIMIT, GLANCE, || source.rounds() > 0);
     ensure!(schedules, "it still loads: try again when it schedules");
     let candidate = Candidate::open(path)?;
     trial::of(&candidate)?;
     source.shared.want_memos();
     // Without memos the new program learns of each task again.
-    wait_for(MEMOS_LIMIT, || !source.shared.wants_memos());
+    clock::wait_for(MEMOS_LIMIT, GLANCE, || !source.shared.wants_memos());
     Ok(candidate)
-}
-
-/// Waits until this is so. Returns whether it is.
-fn wait_for(limit: Duration, is_so: impl Fn() -> bool) -> bool {
-    let start = Instant::now();
-    while !is_so() && start.elapsed() < limit {
-        thread::sleep(GLANCE);
-    }
-    is_so()
 }
 
 /// Executes the last candidate in this process. Returns only if that fails, after an attempt to

@@ -202,9 +202,9 @@ fn send(child: &Child, signal: libc::c_int) {
     unsafe { libc::kill(child.id() as i32, signal) };
 }
 
-/// Reports the end of the worker whose process number it is told, from a thread that continues it
-/// whenever a signal stops it, because the tasks that wait for its decisions would wait as long.
-/// The thread is real-time, since it must run while no decisions come.
+/// Reports the end of a worker, from a thread that continues it whenever a signal stops it, because
+/// the tasks that wait for its decisions would wait as long. The thread is told the worker's
+/// process number. It is real-time, since it must run while no decisions come.
 fn keep_running(events: Sender<Event>) -> Result<Sender<u32>, Failure> {
     let (sender, told) = channel();
     let watch = move || {

@@ -23,7 +23,7 @@ enum fp_limits {
 	FP_CPUS = 1024,
 	/*
 	 * Task records. Pids that are equal modulo FP_SETS share a set of FP_WAYS records, FP_SETS
-	 * apart. A task that finds its set full takes the record whose owner has done nothing
+	 * apart. A task that finds its set full takes the record of the task that has done nothing
 	 * for longest. With 10,000 tasks one in 3,000 finds it full, with 32,768 one in 26.
 	 */
 	FP_TASKS = 65536,

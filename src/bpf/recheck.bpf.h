@@ -8,8 +8,8 @@
  *
  * The goal is missed beyond these limits:
  * - A CPU is not kicked more often than the limits on kicks allow.
- * - A timer checks at most FP_WAITERS tasks: a task takes the entry of another one whose pid is
- *   equal modulo FP_WAITERS, and that one is checked no more.
+ * - A timer checks at most FP_WAITERS tasks. Tasks with equal pids modulo FP_WAITERS share an
+ *   entry: the later one takes it, and the earlier one is checked no more.
  * - A search for a CPU looks at FP_SCAN CPUs.
  * - A task is checked FP_RECHECKS times for each wait.
  *

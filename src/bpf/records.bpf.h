@@ -226,7 +226,7 @@ static u64 last_seen(const struct fp_task *t)
 }
 
 /*
- * The record for a task that has none: an empty one of its set, or the one whose owner has done
+ * The record for a task that has none: an empty one of its set, or that of the task that has done
  * nothing for longest. Returns its key. Not static: few tasks need it.
  */
 __noinline u32 choose_record(s32 pid)

@@ -62,7 +62,7 @@ impl Facts {
             own_name: process::scheduler_name(),
             config: config(root, &release),
             names: btf.and_then(|btf| kernel_names::present(&btf, &kernel_names::all())),
-            locked_memory: locked_memory(&line("proc/self/limits")),
+            locked_memory: preflight::locked_memory(root).map(|[soft, _]| soft),
             ext_server: ext_server(&root.join("sys/kernel/debug/sched")),
             preempt_rt: line("sys/kernel/realtime") == "1",
             nohz_full: cpu_list(&line("sys/devices/system/cpu/nohz_full")),
@@ -102,12 +102,6 @@ fn config(root: &Path, release: &str) -> Option<String> {
     let is_plain = !release.is_empty() && !release.contains('/');
     let plain = root.join("boot").join(format!("config-{release}"));
     is_plain.then(|| fs::read_to_string(plain).ok())?
-}
-
-/// The soft limit in `/proc/self/limits`.
-fn locked_memory(limits: &str) -> Option<String> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
-    line.split_whitespace().next().map(str::to_owned)
 }
 
 fn ext_server(folder: &Path) -> Option<bool> {

@@ -124,12 +124,11 @@ pub fn export(profiles: &[Profile]) -> Result<String> {
     Ok(escape_unprintable(&serde_json::to_string_pretty(&export)?))
 }
 
-/// JSON with every unprintable character escaped. serde_json leaves DEL and those above it as they
-/// are, which a terminal may take for the beginning of a command.
+/// JSON with every unprintable character but the newline escaped. serde_json leaves those from DEL
+/// on as they are, which a terminal may take for the beginning of a command.
 fn escape_unprintable(json: &str) -> String {
     let escaped = |c: char| match c {
-        '\n' => c.to_string(),
-        c if is_unprintable(c) => {
+        c if is_unprintable(c) && c != '\n' => {
             let units = &mut [0; 2];
             c.encode_utf16(units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
         }

@@ -3,8 +3,8 @@
 //! What the worker has decided about each task, while a reader wants it.
 //!
 //! The worker writes one cache line a message and one a decision, and nothing while there is no
-//! reader. Pids that are equal modulo the number of sets share the records of one. A task that
-//! finds its set full takes the record of the task for which it was decided longest ago.
+//! reader. Pids that are equal modulo the number of sets share a set of records. A task that finds
+//! its set full takes the record with the oldest last decision.
 
 use pandemonium_engine::task::{Pid, Reason, Tier};
 use pandemonium_engine::time::{Span, Stamp};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Records.
 pub const TASKS: usize = 8_192;
-/// Records of a set, which lie so many records apart.
+/// Records of a set. Two neighbours of a set are [`SETS`] records apart.
 const WAYS: usize = 4;
 const SETS: usize = TASKS / WAYS;
 /// The longest wait is that of windows of so many nanoseconds as a power of two: about a second.
@@ -110,7 +110,7 @@ impl TaskCells {
         cell.owner.store(owner(pid, Some((tier, reason))), Ordering::Release);
     }
 
-    /// What was decided about a task; `None` if its record is another task's.
+    /// What was decided about a task; `None` if it has no record.
     pub fn of(&self, pid: i32, now: Stamp) -> Option<Decided> {
         self.set(pid).find(|cell| cell.pid() == pid)?.read(now).filter(|read| read.pid == pid)
     }
@@ -141,7 +141,7 @@ impl TaskCells {
 }
 
 impl TaskCell {
-    /// The task whose record it is; 0 if it is empty or being written.
+    /// The pid of the record's task; 0 if it is empty or being written.
     fn pid(&self) -> i32 {
         self.owner.load(Ordering::Relaxed) as u32 as i32
     }
@@ -153,12 +153,12 @@ impl TaskCell {
         let counts = [&self.waiting_ns, &self.wakeups, &self.decisions, &self.orders];
         let waits = [&self.longest_ns, &self.longest_before_ns];
         counts.into_iter().chain(waits).for_each(|word| word.store(0, Ordering::Relaxed));
-        self.window.store(now.as_nanos() >> WINDOW_BITS, Ordering::Relaxed);
+        self.window.store(window_of(now), Ordering::Relaxed);
         self.owner.store(owner(pid, None), Ordering::Release);
     }
 
     fn note_wait(&self, now: Stamp, waited: Span) {
-        let (was, is) = (self.window.load(Ordering::Relaxed), now.as_nanos() >> WINDOW_BITS);
+        let (was, is) = (self.window.load(Ordering::Relaxed), window_of(now));
         let longest = self.longest_ns.load(Ordering::Relaxed);
         if was != is {
             let before = if was + 1 == is { longest } else { 0 };
@@ -172,7 +172,7 @@ impl TaskCell {
     fn read(&self, now: Stamp) -> Option<Decided> {
         let owner = self.owner.load(Ordering::Acquire);
         let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        let window = now.as_nanos() >> WINDOW_BITS;
+        let window = window_of(now);
         let longest = match window.checked_sub(get(&self.window)) {
             Some(0) => get(&self.longest_ns).max(get(&self.longest_before_ns)),
             Some(1) => get(&self.longest_ns),
@@ -190,6 +190,11 @@ impl TaskCell {
         // A record that changes hands meanwhile is neither task's.
         (get(&self.owner) as u32 == owner as u32).then_some(decided)
     }
+}
+
+/// The number of the window of time.
+fn window_of(now: Stamp) -> u64 {
+    now.as_nanos() >> WINDOW_BITS
 }
 
 /// There is one writer, so no read-modify-write is needed.
@@ -279,7 +284,7 @@ mod tests {
         let shared = Shared::create().unwrap();
         let cells = &shared.tasks;
         let pids = [0, 1, 2, 3, 4].map(|way| 7 + way * SETS as i32);
-        // Windows of their own.
+        // Each decision is in another window of time.
         let decide = |number: i32, ms: u64| {
             cells.received(pid(number), at(ms), at(0), true, None);
             cells.sent(pid(number), at(ms + 1), at(0), Tier::Batch, Reason::Deficit);

@@ -62,8 +62,8 @@ pub fn keep_running(
 /// 2. The worker runs. If it fails before it ends an earlier one, that one goes on, and the next
 ///    takes over from it.
 /// 3. Kernel settings are restored first, because the pause may be long.
-/// 4. An end for good returns before the look for another scheduler, whose failure would hide the
-///    reason of the end.
+/// 4. An end for good returns before the look for another scheduler: a failure of that look would
+///    hide the reason of the end.
 /// 5. A signal ends the pause. Then no worker follows: [`run`](WorkerProcess::run) looks for a
 ///    signal under the lock under which a signal looks for the worker.
 /// 6. No worker is started while another scheduler is loaded: the kernel would refuse it.

@@ -8,14 +8,14 @@
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use pandemonium_host::durable::{self, Existing};
+use pandemonium_host::trust::open_regular;
 use pandemonium_statistics::figure::{Better, Curve, Figure, Unit};
 use pandemonium_statistics::mix::Part;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Identifies a results file.
@@ -302,12 +302,8 @@ pub fn read(path: &Path) -> Result<Results> {
 
 /// The text of a regular file of at most [`SIZE_MAX`] bytes.
 pub fn text(path: &Path) -> Result<String> {
-    let mut options = OpenOptions::new();
-    // Without this flag, opening a pipe waits for a writer.
-    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    ensure!(file.metadata()?.is_file(), "it is not a regular file");
     let mut bytes = Vec::new();
-    file.take(SIZE_MAX + 1).read_to_end(&mut bytes)?;
+    open_regular(path)?.take(SIZE_MAX + 1).read_to_end(&mut bytes)?;
     ensure!(bytes.len() as u64 <= SIZE_MAX, "it has more than {SIZE_MAX} bytes");
     String::from_utf8(bytes).map_err(|_| anyhow!("it is not text"))
 }

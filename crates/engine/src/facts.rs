@@ -120,4 +120,9 @@ impl Facts {
     pub fn has_slept(&self) -> bool {
         self.woken > self.stopped
     }
+
+    /// When the last run interval began, if that was noted.
+    pub fn last_began(&self) -> Option<Stamp> {
+        (self.run_interval > Span::ZERO).then(|| self.stopped.before(self.run_interval))
+    }
 }

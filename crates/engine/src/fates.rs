@@ -101,10 +101,19 @@ pub struct Bounded {
 }
 
 impl Bounded {
-    /// Adds a wait that was no longer than this.
-    pub fn add(&mut self, at_most: Span) {
-        self.count += 1;
-        self.longest = self.longest.max(at_most);
+    /// Counts a wait of which only an upper bound is known. Returns the length of a wait whose
+    /// length is known.
+    pub fn add(&mut self, waited: Waited) -> Option<Span> {
+        match waited {
+            Waited::Exactly(length) => return Some(length),
+            Waited::AtMost(length) => {
+                self.count += 1;
+                self.longest = self.longest.max(length);
+            }
+            // The wait goes on, and ends with another decision, or its begin is not known.
+            Waited::AtLeast(_) => {}
+        }
+        None
     }
 }
 
@@ -149,7 +158,8 @@ pub struct Fates {
 }
 
 impl Fates {
-    fn count(&mut self, fate: Fate) {
+    /// Counts what became of a decision.
+    pub fn count(&mut self, fate: Fate) {
         let count = match fate {
             Fate::Ran(_) => &mut self.ran,
             Fate::RanBefore(_) => &mut self.ran_before,
@@ -190,15 +200,11 @@ impl fmt::Display for Fates {
 }
 
 fn write_list(f: &mut fmt::Formatter<'_>, of: &str, parts: &[(u64, &str)]) -> fmt::Result {
-    let mut before = ": ";
-    for (times, what) in parts.iter().filter(|(times, _)| *times > 0) {
-        if before == ": " {
-            write!(f, " {of}")?;
-        }
-        write!(f, "{before}{times} times {what}")?;
-        before = ", ";
-    }
-    if before == ": " { Ok(()) } else { f.write_str(".") }
+    let mut some = parts.iter().filter(|(times, _)| *times > 0);
+    let Some((times, what)) = some.next() else { return Ok(()) };
+    write!(f, " {of}: {times} times {what}")?;
+    some.try_for_each(|(times, what)| write!(f, ", {times} times {what}"))?;
+    f.write_str(".")
 }
 
 /// What a task did between two of its messages.
@@ -230,6 +236,7 @@ fn waits_since(arrival: &Arrival, now: Stamp) -> Stamp {
 }
 
 /// A wait of a task, with what an observer notes of it.
+#[derive(Clone, Copy)]
 struct Wait<T> {
     /// The newest message, and when it was received.
     message: Arrival,
@@ -256,6 +263,11 @@ impl<T: Default> Wait<T> {
 }
 
 impl<T> Wait<T> {
+    /// The task still waits, since the same time and for the same cause as before.
+    fn go_on(&mut self, before: &Wait<T>) {
+        (self.since, self.cause) = (before.since.min(self.since), before.cause);
+    }
+
     /// What became of the decision that came at `at`, and how long the task waited, by its next
     /// message.
     fn outcome(&self, at: Stamp, next: &Arrival) -> (Fate, Waited) {
@@ -273,7 +285,7 @@ impl<T> Wait<T> {
     /// The same for a task that ran; `None` if the facts do not show when.
     fn outcome_of_run(&self, at: Stamp, next: &Arrival) -> Option<(Fate, Waited)> {
         let (was, is) = self.message.facts.zip(next.facts)?;
-        let began = last_began(&is)?;
+        let began = is.last_began()?;
         let is_new = is.stopped > was.stopped;
         // The start of a run in a higher scheduling class is not noted.
         if is_new && began < was.stopped {
@@ -284,8 +296,8 @@ impl<T> Wait<T> {
         let lost_cpu = self.message.cause == Cause::Requeue;
         let is_after_message = began >= self.received || is_new && !lost_cpu;
         let is_newest = next.cause != Cause::Requeue;
-        // A task may have run before its message was received: in a stall, or by the order that the
-        // message wants renewed. Not if it has not stopped since it woke up.
+        // The task may have run before its message was received: in a stall, or by the order that
+        // the message asks to renew. A task that woke up after its last stop has not run since.
         let has_waited = if lost_cpu { self.is_prompt } else { was.has_slept() };
         let is_only = is_new && has_waited && runs(&was, &is) == Some(1);
         if began >= at {
@@ -314,11 +326,6 @@ impl<T> Wait<T> {
     }
 }
 
-/// When the task's last run began, if that was noted.
-fn last_began(facts: &Facts) -> Option<Stamp> {
-    (facts.run_interval > Span::ZERO).then(|| facts.stopped.before(facts.run_interval))
-}
-
 /// How often the task stopped between two notes. `None` if it was counted anew in between, as when
 /// it executes another program.
 fn runs(was: &Facts, is: &Facts) -> Option<u64> {
@@ -344,8 +351,10 @@ pub struct Ended<T> {
     pub notes: T,
 }
 
+#[derive(Default)]
 enum State<T> {
     /// Nothing is known of the task, or it has exited.
+    #[default]
     Unknown,
     Waiting(Wait<T>),
     /// It got a decision at that time, and sent no message since.
@@ -354,15 +363,10 @@ enum State<T> {
 
 /// Follows the messages and decisions of one task. `T` is what an observer notes of a wait.
 /// Allocates nothing.
+#[derive(Default)]
 pub struct Follower<T> {
     state: State<T>,
     fates: Fates,
-}
-
-impl<T> Default for Follower<T> {
-    fn default() -> Self {
-        Follower { state: State::Unknown, fates: Fates::default() }
-    }
 }
 
 impl<T: Default> Follower<T> {
@@ -371,7 +375,7 @@ impl<T: Default> Follower<T> {
     /// decision.
     pub fn received(&mut self, now: Stamp, gap: Span, message: &Arrival) -> Option<Ended<T>> {
         let mut wait = Wait::new(now, gap, message);
-        let ended = match mem::replace(&mut self.state, State::Unknown) {
+        let ended = match mem::take(&mut self.state) {
             State::Unknown => None,
             State::Waiting(before) => {
                 match between(&before.message, message) {
@@ -379,8 +383,8 @@ impl<T: Default> Follower<T> {
                     Between::OtherTask => self.fates.exited_undecided += 1,
                     Between::DidNotRun => {
                         self.fates.replaced += 1;
-                        let since = before.since.min(wait.since);
-                        wait = Wait { since, cause: before.cause, notes: before.notes, ..wait };
+                        wait.go_on(&before);
+                        wait.notes = before.notes;
                     }
                 }
                 None
@@ -389,8 +393,7 @@ impl<T: Default> Follower<T> {
                 let (fate, waited) = before.outcome(at, message);
                 self.fates.count(fate);
                 if fate == Fate::Cancelled {
-                    // It still waits.
-                    (wait.since, wait.cause) = (before.since.min(wait.since), before.cause);
+                    wait.go_on(&before);
                 }
                 Some(before.end(at, fate, waited))
             }
@@ -402,7 +405,7 @@ impl<T: Default> Follower<T> {
     /// A decision about the task is sent. Returns the notes of the wait that it ends; `None` if it
     /// is about another message than the last one.
     pub fn sent(&mut self, now: Stamp, ticket: Ticket) -> Option<&mut T> {
-        self.state = match mem::replace(&mut self.state, State::Unknown) {
+        self.state = match mem::take(&mut self.state) {
             State::Unknown => {
                 self.fates.unknown += 1;
                 return None;
@@ -436,7 +439,7 @@ impl<T: Default> Follower<T> {
     }
 
     fn leave(&mut self, fate: Fate) -> Option<Ended<T>> {
-        match mem::replace(&mut self.state, State::Unknown) {
+        match mem::take(&mut self.state) {
             State::Unknown => None,
             State::Waiting(_) => {
                 match fate {
@@ -466,7 +469,7 @@ impl<T: Default> Follower<T> {
         T: Copy,
     {
         match &self.state {
-            State::Decided(wait, at) => Some(Wait { ..*wait }.end_unseen(*at, Fate::Unknown)),
+            State::Decided(wait, at) => Some(wait.end_unseen(*at, Fate::Unknown)),
             State::Unknown | State::Waiting(_) => None,
         }
     }

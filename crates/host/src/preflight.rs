@@ -20,7 +20,7 @@ const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 const UNLOADED: &str = "disabled";
 
 /// A capability: its number (kernel ABI, `linux/capability.h`) and its name.
-pub type Capability = (u32, &'static str);
+type Capability = (u32, &'static str);
 
 /// To raise the limit of locked memory, and to lock more than that limit.
 const SYS_RESOURCE: Capability = (24, "CAP_SYS_RESOURCE");
@@ -29,8 +29,8 @@ const IPC_LOCK: Capability = (14, "CAP_IPC_LOCK");
 /// SYS_RESOURCE and IPC_LOCK for locked memory.
 const REQUIRED: [Capability; 5] =
     [(21, "CAP_SYS_ADMIN"), (39, "CAP_BPF"), (38, "CAP_PERFMON"), SYS_RESOURCE, IPC_LOCK];
-/// Not required, but missed: real-time threads and nice values.
-pub const WISHED: [Capability; 1] = [(23, "CAP_SYS_NICE")];
+/// Without it a start succeeds, but there are no real-time threads and nice values.
+const WISHED: [Capability; 1] = [(23, "CAP_SYS_NICE")];
 
 /// The capabilities that this process lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,8 +46,10 @@ impl Lacks {
     /// before.
     pub fn observe(root: &Path) -> Lacks {
         let mut required = missing_capabilities(root, &REQUIRED);
-        // Below its limit a process may lock memory without the capability.
-        if may_lock_all(root, !required.contains(&SYS_RESOURCE.1)) {
+        // The scheduler raises the limit if it may. Below its limit a process needs no IPC_LOCK.
+        let may_raise = !required.contains(&SYS_RESOURCE.1);
+        let is_unlimited = || locked_memory(root).is_some_and(|[_, hard]| hard == "unlimited");
+        if may_raise || is_unlimited() {
             required.retain(|name| *name != IPC_LOCK.1);
         }
         Lacks { required, wished: missing_capabilities(root, &WISHED) }
@@ -59,12 +61,12 @@ impl Lacks {
     }
 }
 
-/// Whether the limit of locked memory is none, or the scheduler may have it be none.
-fn may_lock_all(root: &Path, may_raise: bool) -> bool {
-    let limits = fs::read_to_string(root.join("proc/self/limits")).unwrap_or_default();
-    let mut lines = limits.lines().filter_map(|line| line.strip_prefix("Max locked memory"));
-    let hard = lines.next().and_then(|line| line.split_whitespace().nth(1));
-    may_raise || hard == Some("unlimited")
+/// The soft and the hard limit of locked memory, as `/proc` prints them: bytes, or `unlimited`.
+pub fn locked_memory(root: &Path) -> Option<[String; 2]> {
+    let limits = fs::read_to_string(root.join("proc/self/limits")).ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    let mut words = line.split_whitespace().map(str::to_owned);
+    Some([words.next()?, words.next()?])
 }
 
 /// What matters of a machine.
@@ -99,7 +101,12 @@ pub fn expect_none_loaded() -> Result<(), Failure> {
 
 /// Whether the scheduler of this name is loaded, in whatever version.
 pub fn is_running(name: &str) -> bool {
-    loaded().is_some_and(|ops| ops.starts_with(name))
+    loaded().is_some_and(|loaded| is_version_of(&loaded, name))
+}
+
+/// Whether a scheduler that is loaded is the one of this name, in whatever version.
+pub fn is_version_of(loaded: &str, name: &str) -> bool {
+    loaded.starts_with(name)
 }
 
 /// The name of the scheduler that is loaded, with its version.
@@ -137,7 +144,7 @@ fn no_other(state: &str, ops: Option<&str>) -> Result<(), Failure> {
 }
 
 /// Those of `wanted` that are not in effect in this process.
-pub fn missing_capabilities(root: &Path, wanted: &[Capability]) -> Vec<&'static str> {
+fn missing_capabilities(root: &Path, wanted: &[Capability]) -> Vec<&'static str> {
     let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
     let effective = status
         .lines()
@@ -178,7 +185,7 @@ impl Facts {
 
     /// Whether the scheduler of this name is loaded, in whatever version.
     pub fn is_loaded(&self, name: &str) -> bool {
-        self.ops.as_ref().is_some_and(|ops| ops.starts_with(name))
+        self.ops.as_ref().is_some_and(|ops| is_version_of(ops, name))
     }
 
     /// Every reason for which loading a scheduler would fail. The first is that of a start.

@@ -12,7 +12,7 @@ use crate::play::Case;
 use crate::simulated;
 use anyhow::{Result, bail};
 use pandemonium_engine::durations::Durations;
-use pandemonium_engine::fates::{Bounded, Ended, Fate, Follower, Waited};
+use pandemonium_engine::fates::{Bounded, Ended, Fate, Follower};
 use pandemonium_engine::task::{Arrival, Cause, Comm, Dispatch, Pid, Reason, Tier};
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_record::Entry;
@@ -254,7 +254,7 @@ impl Story<'_> {
             let reason = match () {
                 () if other.reason.is_rescue() => "had waited longest, and age came before order",
                 () if other.reason == Reason::Deficit => {
-                    "is Batch work that enough decisions had passed"
+                    "is Batch work, after enough decisions for urgent tasks"
                 }
                 () if other.reason == Reason::Fifo => "came first, and there were CPUs to spare",
                 () if other.tier > dispatch.tier => "belongs to a more urgent tier",
@@ -347,12 +347,7 @@ impl Subject {
         if let Fate::Ran(after) = ended.fate {
             self.runs_after.add(after);
         }
-        match ended.waited {
-            Waited::Exactly(length) => self.waits.add(length),
-            Waited::AtMost(length) => self.bounded.add(length),
-            // The wait goes on, and ends with another decision, or its begin is not known.
-            Waited::AtLeast(_) => {}
-        }
+        self.bounded.add(ended.waited).into_iter().for_each(|length| self.waits.add(length));
     }
 
     /// What the task is to the policy, and what that rests on.
@@ -422,7 +417,7 @@ fn rule(reason: Reason) -> &'static str {
     match reason {
         Reason::Order => "it was its turn: the most urgent tier, and the first in its queue",
         Reason::OverflowRescue => "it had waited beyond the overflow limit",
-        Reason::Deficit => "enough decisions had passed waiting Batch work",
+        Reason::Deficit => "Batch work had waited through enough decisions for urgent tasks",
         Reason::StarvationRescue => "it had waited beyond the starvation limit",
         Reason::CodelRescue => "it had waited beyond the threshold of batch waits",
         Reason::Fifo => "it came first, and there were CPUs to spare",

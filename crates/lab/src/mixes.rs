@@ -42,16 +42,16 @@ pub fn run(args: &MixesArgs) -> Result<ExitCode> {
             fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
-    let mut convicted = false;
+    let mut failed = false;
     for (case, got) in cases.iter().zip(&played) {
         if let Err(violation) = &got.tried.verdict {
-            convicted = true;
+            failed = true;
             let (mix, policy) = (&case.trial.workload.name, case.policy().name);
             let (checker, why) = (violation.checker.name(), &violation.why);
             print_error(&format!("{mix}, {policy}: {checker} complains: {why}"));
         }
     }
-    Ok(if convicted { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
 /// A mix under one policy.

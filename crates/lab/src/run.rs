@@ -38,10 +38,10 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         ));
     }
     table::print(&tables(&played), args.format);
-    let mut convicted = false;
+    let mut failed = false;
     for (case, result) in &played {
         if let Err(violation) = &result.tried.verdict {
-            convicted = true;
+            failed = true;
             let (policy, checker) = (case.policy().name, violation.checker.name());
             let at = violation.at.since(pandemonium_sim::machine::START);
             print_error(&format!(
@@ -59,7 +59,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
             ));
         }
     }
-    Ok(if convicted { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
 /// Plays a case and writes the files that were asked for.

@@ -209,17 +209,17 @@ pub mod tests {
     use super::*;
     use std::fs;
 
-    /// A folder like `/proc`.
-    pub struct Proc(pub PathBuf);
+    /// A folder for one test, removed in the end.
+    pub struct Scratch(pub PathBuf);
 
-    impl Proc {
-        pub fn new(name: &str) -> Proc {
+    impl Scratch {
+        pub fn new(name: &str) -> Scratch {
             let path = std::env::temp_dir().join(format!("rules-{name}-{}", std::process::id()));
             fs::create_dir_all(&path).unwrap();
-            Proc(path)
+            Scratch(path)
         }
 
-        /// Writes a process; `fields` are its name, parent, nice value and start.
+        /// Writes a process as in `/proc`; `fields` are its name, parent, nice value and start.
         pub fn put(&self, pid: i32, (name, parent, nice, started): (&str, i32, i64, u64)) {
             let folder = self.0.join(pid.to_string());
             fs::create_dir_all(&folder).unwrap();
@@ -238,7 +238,7 @@ pub mod tests {
         }
     }
 
-    impl Drop for Proc {
+    impl Drop for Scratch {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -246,7 +246,7 @@ pub mod tests {
 
     #[test]
     fn a_process_is_read_whatever_its_name() {
-        let proc = Proc::new("read");
+        let proc = Scratch::new("read");
         proc.put(1000, ("a) S 1 (b", 1, -5, 77));
         let mut processes = Processes::below(&proc.0);
         processes.refresh();
@@ -267,7 +267,7 @@ pub mod tests {
 
     #[test]
     fn a_new_name_or_a_reused_number_is_read_anew_and_the_end_is_noticed() {
-        let proc = Proc::new("anew");
+        let proc = Scratch::new("anew");
         let mut processes = Processes::below(&proc.0);
         let command = |processes: &mut Processes| {
             processes.refresh();

@@ -33,9 +33,9 @@ impl Users {
             let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
             *self = Users { known, ..Users::of(&passwd, BTreeSet::new()) };
         }
-        let sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
+        let at_seats = at_seats(Path::new("/run/systemd/seats"));
         self.login.clear();
-        self.login.extend(at_seats(Path::new("/run/systemd/seats")).chain(sudo));
+        self.login.extend(at_seats.chain(pandemonium_trust::sudo_user()));
     }
 
     /// The users of such a file, and those at the machine.
@@ -78,6 +78,7 @@ fn at_seats(folder: &Path) -> impl Iterator<Item = u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::tests::Scratch;
 
     #[test]
     fn a_user_has_a_name_a_number_and_perhaps_a_seat() {
@@ -88,12 +89,11 @@ mod tests {
         assert_eq!([users.name(1000), users.name(5)], ["alice", "5"]);
         assert!(users.is_login(1000) && !users.is_login(0));
 
-        let seats = std::env::temp_dir().join(format!("rules-seats-{}", std::process::id()));
-        fs::create_dir_all(&seats).unwrap();
+        let Scratch(seats) = &Scratch::new("seats");
         fs::write(seats.join("seat0"), "IS_SEAT0=1\nACTIVE=2\nACTIVE_UID=1000\n").unwrap();
         fs::write(seats.join("seat1"), "ACTIVE_UID=\n").unwrap();
-        assert_eq!(at_seats(&seats).collect::<Vec<_>>(), [1000]);
-        fs::remove_dir_all(&seats).unwrap();
-        assert_eq!(at_seats(&seats).count(), 0, "without a seat manager there is none");
+        assert_eq!(at_seats(seats).collect::<Vec<_>>(), [1000]);
+        fs::remove_dir_all(seats).unwrap();
+        assert_eq!(at_seats(seats).count(), 0, "without a seat manager there is none");
     }
 }

@@ -61,14 +61,17 @@ impl From<io::Error> for Refused {
 }
 
 impl Trusted {
-    /// Those of root: the user that became root by `sudo`, who can do anything already, and this
-    /// user's private group. `None` if this process is not root.
+    /// Those of root: the user that called `sudo`, because root is that user, and its private
+    /// group. `None` if this process is not root.
     pub fn of_root() -> Option<Trusted> {
-        let user = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
+        if effective_user() != 0 {
+            return None;
+        }
+        let user = sudo_user();
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let group =
             user.and_then(|user| private_group(user, &read("/etc/passwd"), &read("/etc/group")));
-        (effective_user() == 0).then_some(Trusted { user, group })
+        Some(Trusted { user, group })
     }
 
     /// Those of the user of this process: the user, and its group.
@@ -150,7 +153,13 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn effective_user() -> u32 {
+/// The user that called `sudo`, if one did.
+pub fn sudo_user() -> Option<u32> {
+    std::env::var("SUDO_UID").ok()?.parse().ok()
+}
+
+/// The effective user of this process.
+pub fn effective_user() -> u32 {
     // SAFETY: the call reads a number of this process and cannot fail.
     unsafe { libc::geteuid() }
 }

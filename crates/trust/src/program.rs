@@ -24,26 +24,27 @@ pub struct Program {
 impl Program {
     /// A program in PATH; `None` if it is in none of the folders that are searched.
     pub fn named(name: &str) -> Result<Option<Program>> {
-        search(name, folders()).map(|found| Program::at(&found)).transpose()
+        Program::in_path(name, Trusted::of_root())
     }
 
     /// A path, or a name that is searched in PATH.
     pub fn search(program: &Path) -> Result<Program> {
+        let root = Trusted::of_root();
         let is_name = program.components().count() == 1;
         let Some(name) = program.to_str().filter(|_| is_name && !program.is_file()) else {
-            return Program::at(program);
+            return Program::checked(program, root);
         };
-        Program::named(name)?.with_context(|| match Trusted::of_root() {
+        Program::in_path(name, root)?.with_context(|| match root {
             Some(_) => format!("no {name} in those folders of PATH that only root can write to"),
             None => format!("no {name}"),
         })
     }
 
-    /// The program with this path. Fails if root must not execute it.
-    pub fn at(path: &Path) -> Result<Program> {
-        Program::checked(path, Trusted::of_root())
+    fn in_path(name: &str, root: Option<Trusted>) -> Result<Option<Program>> {
+        search(name, folders(root)).map(|found| Program::checked(&found, root)).transpose()
     }
 
+    /// The program with this path. Fails if root must not execute it.
     fn checked(path: &Path, root: Option<Trusted>) -> Result<Program> {
         let real = match root {
             Some(root) => root.check("execute", path).map_err(|refused| match refused {
@@ -54,7 +55,7 @@ impl Program {
             None => path.to_path_buf(),
         };
         // Without PATH the C library searches the system's folders.
-        let folders = root.map(|_| std::env::join_paths(folders()).unwrap_or_default());
+        let folders = root.map(|_| std::env::join_paths(folders(root)).unwrap_or_default());
         Ok(Program { real, found: path.to_path_buf(), path: folders })
     }
 
@@ -81,7 +82,8 @@ impl Program {
 
 /// Finds a program in the folder `first`, else in the folders of PATH.
 pub fn find(name: &str, first: &Path) -> Option<PathBuf> {
-    search(name, std::iter::once(first.to_path_buf()).chain(folders()))
+    let folders = folders(Trusted::of_root());
+    search(name, std::iter::once(first.to_path_buf()).chain(folders))
 }
 
 /// A command that executes this program: a path, or a name that is searched in PATH.
@@ -94,9 +96,8 @@ fn search(name: &str, folders: impl IntoIterator<Item = PathBuf>) -> Option<Path
 }
 
 /// The folders of PATH in which programs are searched.
-fn folders() -> Vec<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    trusted_folders(&path, Trusted::of_root())
+fn folders(root: Option<Trusted>) -> Vec<PathBuf> {
+    trusted_folders(&std::env::var_os("PATH").unwrap_or_default(), root)
 }
 
 /// The folders of such a text. Root leaves out those that another user can write to.
@@ -179,6 +180,7 @@ mod tests {
         };
         let whole = std::env::var_os("PATH").unwrap();
         assert_eq!(path(None), std::env::split_paths(&whole).collect::<Vec<_>>());
-        assert_eq!(path(Some(Trusted { user: None, group: None })), folders());
+        let root = Some(Trusted { user: None, group: None });
+        assert_eq!(path(root), folders(root));
     }
 }

@@ -14,9 +14,9 @@ enum order_fit {
 };
 
 /*
- * How the CPU suits a wakee of this tier and key. A CPU in whose local DSQ a task waits is about to
- * be preempted, one that idles here was just chosen for another wakee, and one that was preempted
- * too often is not preempted now. Exact while the runqueue is locked. Not static, like others
+ * How the CPU suits a wakee of this tier and key. A CPU with a task in its local DSQ is about to be
+ * preempted, one that idles here was just chosen for another wakee, and one that was preempted too
+ * often is not preempted now. Exact while the runqueue is locked. Not static, like others
  * below: the verifier then checks it once.
  */
 __noinline u32 order_fit_of(s32 cpu, u32 tier, u64 key, u64 now)

@@ -76,17 +76,16 @@ fn folders(arguments: &InstallArguments) -> Result<(PathBuf, PathBuf)> {
             contenders::peers()?.parent().context("the folder of schedulers has no parent")?.into()
         }
     };
-    let build = root.join("build");
+    let mut build = root.join("build");
     fs::create_dir_all(&build).with_context(|| format!("creating {}", build.display()))?;
     if let Some(trusted) = Trusted::of_root() {
         let set = CARGO_VARIABLES.into_iter().filter_map(std::env::var_os).map(PathBuf::from);
         for folder in set.filter(|folder| folder.exists()) {
             trusted.check("build with", &folder)?;
         }
-        trusted.check("build in", &build)?;
+        build = trusted.check("build in", &build)?;
         root = trusted.check("build in", &root)?;
     }
-    let build = root.join("build");
     Ok((root, build))
 }
 

@@ -17,9 +17,9 @@ use redact::Names;
 pub const REASON_MAX: usize = 128;
 /// Longest message that is kept, in bytes.
 pub const MESSAGE_MAX: usize = 1_024;
-/// Longest dump that is kept, in bytes, and so the length that the kernel is asked for: four times
-/// its usual one. The kernel cuts a longer dump off, and then the stalled task may be missing. At
-/// 500 bytes each, which is a task with ten lines of its stack, this has 250 runnable tasks.
+/// Longest dump that is kept, in bytes, and the length that the kernel is asked for: four times its
+/// usual one. The kernel cuts off a longer dump, and then the stalled task may be missing. A
+/// runnable task with ten lines of stack takes 500 bytes, so 250 of them fit.
 pub const DUMP_MAX: usize = 128 * 1_024;
 /// A shorter gap between rounds is not worth a mention: on an idle machine the scheduling process
 /// runs every one to two seconds.
@@ -71,8 +71,8 @@ impl Ejection {
         one_line(&text).into_owned()
     }
 
-    /// The kernel's dump as it is, for a terminal: each line begins with a bar. A task can break a
-    /// line of the dump by its name, and must not begin a line of ours.
+    /// The kernel's dump for a terminal, with a bar before each line: a newline in a task's name
+    /// must not begin a line that looks like ours.
     pub fn quoted_dump(&self) -> String {
         self.dump.lines().map(|line| format!("| {line}\n")).collect()
     }

@@ -24,7 +24,7 @@ struct Followed {
 }
 
 #[derive(Default)]
-struct Judge {
+struct FatesChecker {
     tasks: BTreeMap<Pid, Followed>,
     /// When the round began, and how long after the one before.
     round: Stamp,
@@ -32,11 +32,7 @@ struct Judge {
     total: Fates,
 }
 
-impl Judge {
-    fn forget(&mut self, pid: Pid) {
-        self.tasks.remove(&pid);
-    }
-
+impl FatesChecker {
     fn took(&mut self, arrival: &Arrival) {
         let task = self.tasks.entry(arrival.pid).or_default();
         let Some(ended) = task.follower.received(self.round, self.gap, arrival) else { return };
@@ -44,15 +40,8 @@ impl Judge {
         let (Some(from), Some(to)) = (after(&ended.notes), after(&arrival.ticket.0)) else {
             return;
         };
-        judge(&ended, &task.runs[from..to]);
-        let count = match ended.fate {
-            Fate::Ran(_) => &mut self.total.ran,
-            Fate::RanBefore(_) => &mut self.total.ran_before,
-            Fate::RanSometime => &mut self.total.ran_sometime,
-            Fate::Cancelled => &mut self.total.cancelled,
-            Fate::Exited | Fate::Unknown => &mut self.total.unknown,
-        };
-        *count += 1;
+        check(&ended, &task.runs[from..to]);
+        self.total.count(ended.fate);
     }
 
     fn sent(&mut self, dispatch: &Dispatch) {
@@ -64,7 +53,7 @@ impl Judge {
 }
 
 /// Compares what is told with the runs between the two messages.
-fn judge(ended: &Ended<u64>, runs: &[Stamp]) {
+fn check(ended: &Ended<u64>, runs: &[Stamp]) {
     // A task that ran and slept before its message was received waits since its next wakeup.
     let waited_until = runs.iter().find(|run| **run >= ended.since);
     let at = ended.at;
@@ -85,7 +74,7 @@ fn judge(ended: &Ended<u64>, runs: &[Stamp]) {
     assert!(is_right, "{ended:?}, and it ran at {runs:?}");
 }
 
-impl Observer for Judge {
+impl Observer for FatesChecker {
     fn saw(&mut self, now: Stamp, event: &Event) {
         match event {
             Event::Began { now, .. } => {
@@ -101,9 +90,13 @@ impl Observer for Judge {
                 self.tasks.entry(task.pid).or_default().runs.push(now);
             }
             Event::Exited(pid) => {
-                self.tasks.get_mut(pid).map(|task| task.follower.exited());
+                if let Some(task) = self.tasks.get_mut(pid) {
+                    task.follower.exited();
+                }
             }
-            Event::Forked { task, .. } => self.forget(task.pid),
+            Event::Forked { task, .. } => {
+                self.tasks.remove(&task.pid);
+            }
             Event::Loaded(_) => self.tasks.clear(),
             _ => {}
         }
@@ -122,12 +115,12 @@ fn what_is_told_of_decisions_is_what_happened() {
         Fault::Hotplug,
     ];
     let cuts = Cuts { faults, ..Cuts::default() };
-    let mut judge = Judge::default();
+    let mut checker = FatesChecker::default();
     for seed in 1..=100 {
-        judge.tasks.clear();
-        let _ = draw(seed, &cuts, PolicyInfo::of::<Pandemonium>()).run(&mut judge);
+        checker.tasks.clear();
+        let _ = draw(seed, &cuts, PolicyInfo::of::<Pandemonium>()).run(&mut checker);
     }
-    let Fates { ran, ran_before, ran_sometime, cancelled, .. } = judge.total;
-    assert!(ran.min(ran_before).min(cancelled) > 100, "{:?}", judge.total);
-    assert!(ran > ran_sometime, "{:?}", judge.total);
+    let Fates { ran, ran_before, ran_sometime, cancelled, .. } = checker.total;
+    assert!(ran.min(ran_before).min(cancelled) > 100, "{:?}", checker.total);
+    assert!(ran > ran_sometime, "{:?}", checker.total);
 }

@@ -42,9 +42,9 @@ const LIMIT_OF_MANY_FIRST: Share = Share::one_in(VERY_MANY);
 /// 0.2 %, far above a clock on the screen.
 const LIMIT_OF_MANY_LEAST: Share = Share::one_in(500);
 
-/// The part of a fair share above which a task becomes over share: in the first window in which
-/// Batch starves the whole, in the second one half, and from the third on a quarter. While Batch
-/// starves it stays so down to half of a quarter, and then down to half of what it was above.
+/// The part of a fair share above which a task becomes over share: the whole in the first window in
+/// which Batch starves, a half in the second, a quarter from the third on. A task stays over share
+/// down to half of a quarter while Batch starves, and afterwards down to half of its own part.
 /// Chosen: four tasks that take a quarter each together use a fair share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {

@@ -150,8 +150,7 @@ impl Behaviour {
         let facts = arrival.facts.filter(|facts| facts.wakeups >= OBSERVED_MIN)?;
         let has_slept = facts.has_slept();
         let (woken, run) = match has_slept {
-            true if facts.run_interval == Span::ZERO => return None,
-            true => (facts.stopped.before(facts.run_interval), facts.run_interval),
+            true => (facts.last_began()?, facts.run_interval),
             false => (facts.woken, arrival.awake),
         };
         Some(Behaviour {

@@ -60,8 +60,8 @@ pub struct Classification {
     pub name: Name,
     /// It has run for so long without a sleep that it is Batch until it sleeps.
     pub cpu_bound: bool,
-    /// It takes much while Batch starves: so much was too much when it became over share
-    /// ([`batch_starvation`](super::batch_starvation)).
+    /// The part of a fair share above which it became over share while Batch starved; `None` if it
+    /// is not over share ([`batch_starvation`](super::batch_starvation)).
     pub over_share: Option<Part>,
     /// It takes much of what urgent tasks take, which is most of the machine
     /// ([`crowd`](super::crowd)).

@@ -38,7 +38,8 @@ pub struct Crowd {
     /// CPU time of LatCritical tasks, and of those in the crowd.
     urgent: Span,
     crowd: Span,
-    /// A task that takes more than this share of a CPU comes into the crowd, if there is one.
+    /// A task that takes more than this share of a CPU joins the crowd. `None` if there is no
+    /// crowd.
     limit: Option<Share>,
     /// Windows since the last one in which there were too many.
     calm: u8,

@@ -413,8 +413,7 @@ impl Policy for Pandemonium {
     }
 
     fn urgent_wait(&self, now: Stamp) -> Span {
-        let oldest = self.table.oldest_of(Group::Urgent.class());
-        oldest.map_or(Span::ZERO, |slot| self.table.waited(slot, now))
+        self.longest_wait(now, Group::Urgent).unwrap_or_default()
     }
 
     fn tune(&mut self, values: &Values) {

@@ -27,6 +27,12 @@ impl Pandemonium {
         urgent_turn + self.knobs.batch_slice.scale(contenders, weight * cpus).min(LOW_WEIGHT_WAIT)
     }
 
+    /// How long the longest waiting task of a group has waited.
+    pub(super) fn longest_wait(&self, now: Stamp, group: Group) -> Option<Span> {
+        let oldest = self.table.oldest_of(group.class())?;
+        Some(self.table.waited(oldest, now))
+    }
+
     /// For how long beyond its turn the longest waiting task of a group waits.
     pub(super) fn age(&self, now: Stamp, group: Group) -> Option<Span> {
         let oldest = self.table.oldest_of(group.class())?;
@@ -39,9 +45,7 @@ impl Pandemonium {
         let mut ages = Group::ALL.map(|group| self.age(context.now, group));
         let has_free_cpu = context.view.has_free_cpu();
         if has_free_cpu {
-            let oldest = self.table.oldest_of(Group::LowWeight.class());
-            let waited = oldest.map(|slot| self.table.waited(slot, context.now));
-            ages[Group::LowWeight as usize] = waited;
+            ages[Group::LowWeight as usize] = self.longest_wait(context.now, Group::LowWeight);
         }
         let waits = Tier::ALL.map(|tier| self.waiting_in(tier) > 0);
         Situation { waits, ages, has_free_cpu }

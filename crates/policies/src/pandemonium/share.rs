@@ -32,7 +32,7 @@ impl Share {
         Share::of(cpus, 1)
     }
 
-    /// What a CPU was used for `ran` in a time of `length`.
+    /// The CPU time `ran` as a share of `length`.
     pub const fn of_time(ran: Span, length: Span) -> Share {
         Share::of(ran.as_nanos(), length.as_nanos())
     }

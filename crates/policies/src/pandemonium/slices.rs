@@ -50,14 +50,14 @@ mod tests {
 
     const QUIET: Mode = Mode { burst: false, longrun: false };
     /// Longer than the default, so that the slices of small weights are above the shortest.
-    const BATCH_SLICE: Span = Span::from_millis(20);
+    const LONG_BATCH_SLICE: Span = Span::from_millis(20);
 
     fn need(tier: Tier, run_us: u64, effective_weight: u64) -> Need {
         Need { tier, run: Span::from_micros(run_us), forks: 0, effective_weight }
     }
 
     fn us(tier: Tier, run_us: u64, weight: u64, mode: Mode) -> u64 {
-        let knobs = Knobs { batch_slice: BATCH_SLICE, ..Knobs::default() };
+        let knobs = Knobs { batch_slice: LONG_BATCH_SLICE, ..Knobs::default() };
         slice(&need(tier, run_us, weight), mode, &knobs).as_micros()
     }
 
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn each_fork_raises_the_limit_by_one_slice_up_to_a_batch_slice() {
-        let knobs = Knobs { batch_slice: BATCH_SLICE, ..Knobs::default() };
+        let knobs = Knobs { batch_slice: LONG_BATCH_SLICE, ..Knobs::default() };
         let after_forks = |forks, run_us, mode| {
             let parent = Need { forks, ..need(Tier::Interactive, run_us, 150) };
             slice(&parent, mode, &knobs).as_micros()

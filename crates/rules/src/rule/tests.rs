@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
-use crate::process::tests::Proc;
+use crate::process::tests::Scratch;
 use pandemonium_engine::topology::{CpuMask, Domain};
 use std::os::unix::fs::{MetadataExt, chown};
 
@@ -18,8 +18,8 @@ fn applied(rules: &str, processes: &Processes) -> Vec<(i32, usize)> {
 }
 
 /// The processes 1000 of alice and 1001 of mallory, each with the pid as the uid.
-fn processes(name: &str) -> (Proc, Processes) {
-    let proc = Proc::new(name);
+fn processes(name: &str) -> (Scratch, Processes) {
+    let proc = Scratch::new(name);
     proc.put(1000, ("steam", 1, 0, 1));
     proc.put(1001, ("game.exe", 1000, 5, 2));
     let mut processes = Processes::below(&proc.0);
@@ -135,8 +135,7 @@ fn an_error_names_file_line_and_column_and_says_what_is_allowed() {
 
 #[test]
 fn a_file_that_every_user_may_write_is_refused_and_a_folder_is_read_in_order() {
-    let folder = std::env::temp_dir().join(format!("rules-files-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+    let Scratch(folder) = &Scratch::new("files");
     let put = |name: &str, about: &str| {
         let rule = format!("[[rule]]\nabout = '{about}'\nname = 'x'\nweight = 2\n");
         fs::write(folder.join(name), rule).unwrap();
@@ -144,24 +143,20 @@ fn a_file_that_every_user_may_write_is_refused_and_a_folder_is_read_in_order() {
     put("b.toml", "second");
     put("a.toml", "first");
     put("c.txt", "none");
-    let read = || Rules::read(std::slice::from_ref(&folder));
+    let read = || Rules::read(std::slice::from_ref(folder));
     let abouts: Vec<String> = read().unwrap().rules().iter().map(|it| it.about.clone()).collect();
     assert_eq!(abouts, ["first", "second"]);
     fs::set_permissions(folder.join("b.toml"), fs::Permissions::from_mode(0o666)).unwrap();
     let refused = read().unwrap_err();
     assert!(refused.contains("every user") && refused.contains("b.toml"), "{refused}");
-    fs::remove_dir_all(&folder).unwrap();
+    fs::remove_dir_all(folder).unwrap();
     assert!(read().unwrap_err().contains("No such file"));
 }
 
-/// The file `x.toml` in a folder below the sticky folder of temporary files.
-struct Scratch(PathBuf);
-
+/// A folder with the file `x.toml`, below the sticky folder of temporary files.
 impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let folder = std::env::temp_dir().join(format!("rules-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let scratch = Scratch(folder);
+    fn with_rules(name: &str) -> Scratch {
+        let scratch = Scratch::new(name);
         fs::write(scratch.file(), "[[rule]]\nabout = 'x'\nname = 'x'\nweight = 2\n").unwrap();
         scratch
     }
@@ -175,15 +170,9 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn root_reads_no_rules_that_another_user_could_have_written() {
-    let scratch = Scratch::new("foreign");
+    let scratch = Scratch::with_rules("foreign");
     assert_eq!(scratch.read(), Ok(1));
     let is_root = fs::metadata(scratch.file()).unwrap().uid() == 0;
     if !is_root {
@@ -215,7 +204,7 @@ fn root_reads_no_rules_that_another_user_could_have_written() {
 
 #[test]
 fn a_fifo_among_the_rules_is_refused_without_waiting_for_a_writer() {
-    let scratch = Scratch::new("fifo");
+    let scratch = Scratch::with_rules("fifo");
     fs::remove_file(scratch.file()).unwrap();
     let made = std::process::Command::new("mkfifo").arg(scratch.file()).status().unwrap();
     assert!(made.success());
@@ -230,7 +219,7 @@ fn the_shipped_rules_are_valid_and_raise_for_listed_users_only() {
     assert!(rules.rules().len() >= 10);
     assert!(rules.rules().iter().all(|rule| rule.raises == RAISED_BY_DEFAULT));
     let matching = |process: Process| {
-        let proc = Proc::new("shipped");
+        let proc = Scratch::new("shipped");
         let none = Processes::below(&proc.0);
         let number =
             rules.rules.iter().position(|it| it.conditions.hold(&process, &none, &users()));

@@ -12,7 +12,6 @@ use super::rules::{CpuView, Need, Protection, count_handoff, crowd_slice, find_v
 use super::state::{CpuRecord, Current, Kick, Where};
 use super::{Machine, Task};
 use crate::observer::{Event, Observer};
-use crate::topology::Mask;
 use pandemonium_engine::KernelRules;
 use pandemonium_engine::Policy;
 use pandemonium_engine::facts::Facts;
@@ -187,7 +186,7 @@ impl<W: Observer> Machine<W> {
         let tier = rank(self.tasks[slot as usize].tier());
         let never_preempts = self.never_preempts(slot);
         let task = &self.tasks[slot as usize];
-        let is_bound = task.mask != Mask::all(self.setup.shape.cpus);
+        let is_bound = task.mask.count() < self.setup.shape.cpus;
         let bound_to = is_bound.then_some(task.cpu.into());
         Need { now: self.now, here, tier, never_preempts, bound_to, ..Need::default() }
     }

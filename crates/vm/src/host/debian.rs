@@ -11,6 +11,7 @@ use super::sources::{self, Mirror};
 use super::{command, progress};
 use crate::scenarios::distribution::EXCLUSIVE_FOLDER;
 use anyhow::{Context, Result, bail, ensure};
+use pandemonium_host::trust::effective_user;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,8 +72,7 @@ pub fn disk(cache: &Cache) -> Result<PathBuf> {
 
 /// The owners of the files on the disk are other users than the one who makes it.
 fn expect_means(cache: &Cache) -> Result<()> {
-    // SAFETY: a plain system call that cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
+    if effective_user() != 0 {
         bail!(
             "only root can install a Debian: run this once with `sudo env SCX_VM_CACHE={}` in \
                 front, and later without",

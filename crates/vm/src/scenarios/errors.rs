@@ -42,9 +42,7 @@ pub const ALL: &[Scenario] = &[
 
 /// How long wakeups are measured around a kill, in seconds.
 const KILL_S: u64 = 3;
-/// From the kernel's own scheduler to ours again.
-pub const BACK_LIMIT: Duration = Duration::from_secs(5);
-/// The longest of them.
+/// The longest wakeup meanwhile.
 const KILL_WORST_US: f64 = 200_000.0;
 /// A user without privileges.
 pub const NOBODY: u32 = 65534;
@@ -179,10 +177,7 @@ fn killed(guest: &Guest) -> Result<()> {
         let health = statistics.text("health")?;
         ensure!(health != "starting", "{how} machine: no decision within a second");
         let probe = wakeups::start(KILL_S)?;
-        let back = scheduler
-            .kill_worker(limit)
-            .and_then(|()| scheduler.wait_for_charge(BACK_LIMIT))
-            .with_context(|| format!("{how} machine"));
+        let back = scheduler.replace_worker(limit).with_context(|| format!("{how} machine"));
         let worst = probe.finish()?.worst_us();
         report::note(format!(
             "{how} machine: the longest wakeup took {worst:.0} us, and ours was back after {:.0?}",

@@ -185,7 +185,7 @@ const BURSTS_S: u64 = 3;
 const FORKS_S: u64 = 2;
 /// The longest wakeup beside bursts: half of one.
 const BURST_WAIT_US: f64 = 10_000.0;
-/// What has the tasks of a CPU enqueued again, since Linux 6.19.
+/// The kernel function that enqueues the tasks of a CPU again, since Linux 6.19.
 const REENQUEUE: &str = "scx_bpf_reenqueue_local___v2";
 pub(super) const SETTLE: Duration = Duration::from_secs(1);
 
@@ -348,9 +348,9 @@ fn suspended(guest: &Guest) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-/// Bound to the CPU of a real-time task, the scheduling process waits for whatever the kernel
-/// leaves: on new kernels a twentieth of the time.
-/// With the longest slices that there are: the process may wait for their ends, too.
+/// Bound to the CPU of a real-time task, the scheduling process gets what the kernel leaves: on new
+/// kernels a twentieth of the time. Slices are the longest that there are, because the process may
+/// also wait for the end of one.
 fn real_time_hog(guest: &Guest) -> Result<()> {
     let scheduler = Scheduler::start(guest, &["--slice-us", "100000"])?;
     let load = Load::start(&[Kind::Hog, Kind::Hog, Kind::Hog, Kind::Sleeper { pause_us: 2_000 }])?;
@@ -386,13 +386,13 @@ fn real_time_bursts(guest: &Guest) -> Result<()> {
         sleep(BURST);
     }
     let waits = probe.finish()?;
+    expect_early(&waits)?;
     let again = scheduler.statistics()?.count("nr_reenqueued")?;
     report::note(format!("tasks of a CPU were enqueued again {again} times"));
     if kernel::has_symbol(REENQUEUE)? {
         ensure!(waits.worst_us() <= BURST_WAIT_US, "a wakeup waited for a real-time task");
         ensure!(again > 0, "no task was enqueued again");
     }
-    expect_early(&waits)?;
     drop((real_time, load));
     scheduler.finish().map(drop)
 }

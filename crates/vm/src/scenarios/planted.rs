@@ -107,12 +107,15 @@ fn without_decisions(guest: &Guest, fault: &str, cause: &str) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
+/// A scheduler whose fault has come.
+fn start_faulty(guest: &Guest, fault: &str) -> Result<Scheduler> {
+    let scheduler = Scheduler::start(guest, &["--plant", fault])?;
+    sleep(AFTER + SETTLE);
+    Ok(scheduler)
+}
+
 fn never_back(guest: &Guest) -> Result<()> {
-    let start = || -> Result<Scheduler> {
-        let scheduler = Scheduler::start(guest, &["--plant", "blocked"])?;
-        sleep(AFTER + SETTLE);
-        Ok(scheduler)
-    };
+    let start = || start_faulty(guest, "blocked");
     start()?.stop(libc::SIGTERM, STOP_LIMIT).context("while it is loaded")?;
     orphan(guest)?;
 
@@ -136,8 +139,7 @@ fn never_back(guest: &Guest) -> Result<()> {
 
 /// Kills the main process while the worker is in a round without end.
 fn orphan(guest: &Guest) -> Result<()> {
-    let mut scheduler = Scheduler::start(guest, &["--plant", "endless"])?;
-    sleep(AFTER + SETTLE);
+    let mut scheduler = start_faulty(guest, "endless")?;
     signal(scheduler.pid(), libc::SIGKILL)?;
     scheduler.wait_for_end(EXIT_LIMIT)?;
     kernel::wait_for_state("disabled", ORPHAN_LIMIT).context("after its main process was killed")

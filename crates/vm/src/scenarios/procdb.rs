@@ -3,7 +3,7 @@
 //! The process database: what is learned is known at the next start, and a bad file stops no start.
 
 use super::control::ask;
-use super::errors::{BACK_LIMIT, IDLE_LIMIT};
+use super::errors::IDLE_LIMIT;
 use crate::guest::lives::Life;
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::Scheduler;
@@ -75,8 +75,7 @@ fn learns_and_knows(guest: &Guest) -> Result<()> {
     ensure!(third.statistics()?.count("procdb_total")? == 0, "a forgotten name is still known");
     run_tickers(guest, LEARNING)?;
     std::thread::sleep(PASSED_ON);
-    third.kill_worker(IDLE_LIMIT)?;
-    third.wait_for_charge(BACK_LIMIT)?;
+    third.replace_worker(IDLE_LIMIT)?;
     report::note(third.finish()?.describe());
     let table = ask(guest, &["procdb", "show"])?;
     ensure!(table.contains(name), "the killed worker lost what it had learned: {table}");
