@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use pandemonium_engine::time::{Span, Stamp};
 use std::time::Duration;
 
-/// From the start of the worker's housekeeping to the fault.
+/// From the first round to the fault.
 const AFTER: Span = Span::from_millis(2_000);
 /// A year.
 const FOR_EVER: Span = Span::from_millis(365 * 86_400_000);
@@ -31,15 +31,16 @@ pub struct Planted {
     fault: Option<Fault>,
     /// How long the fault lasts.
     lasts: Span,
-    started: Stamp,
+    /// When the first round began.
+    started: Option<Stamp>,
 }
 
 impl Planted {
     /// What the options ask for.
-    pub fn of(options: &Options, started: Stamp) -> Self {
+    pub fn of(options: &Options) -> Self {
         let delay = options.plant_delay_us.map(Duration::from_micros);
         let lasts = options.plant_for_ms.map_or(FOR_EVER, Span::from_millis);
-        Planted { delay, fault: options.plant, lasts, started }
+        Planted { delay, fault: options.plant, lasts, started: None }
     }
 
     /// Called before every round.
@@ -49,7 +50,7 @@ impl Planted {
         }
         let Some(fault) = self.fault else { return };
         let begun = clock::now();
-        if begun.since(self.started) < AFTER {
+        if begun.since(*self.started.get_or_insert(begun)) < AFTER {
             return;
         }
         self.fault = None;

@@ -47,7 +47,7 @@ impl<'s> Housekeeping<'s> {
         let (topology, assignments) = (KnownTopology::of(topology), AssignmentList::default());
         Housekeeping {
             shared,
-            planted: Planted::of(options, published),
+            planted: Planted::of(options),
             table,
             knobs: 0,
             urgent_cpus: 0,

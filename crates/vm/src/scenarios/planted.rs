@@ -7,6 +7,7 @@ use super::errors::EJECTED;
 use super::held_up::{SETTLE, STALL_S, expect_early, expect_stall, signal};
 use crate::guest::load::{Kind, Load};
 use crate::guest::scheduler::{EXIT_LIMIT, Ended, STOP_LIMIT, Scheduler};
+use crate::guest::wait::wait_for;
 use crate::guest::{Guest, kernel, report, wakeups, watch};
 use crate::scenario::{FULL_SPEED, Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
@@ -58,9 +59,11 @@ pub const ALL: &[Scenario] = &[
     },
 ];
 
-/// The fault comes so long after the start (`src/planted.rs`), which takes a slower CPU a second
-/// longer.
+/// The fault comes so long after the first round (`src/planted.rs`).
 const AFTER: Duration = Duration::from_secs(2);
+/// Statistics are served from the first round on. The kernel may have the worker wait for that after
+/// it says that the scheduler is enabled.
+const FIRST_ROUND_LIMIT: Duration = Duration::from_secs(15);
 /// It lasts longer than wakeups are measured.
 const LASTS_MS: &str = "9000";
 /// From the panic to the kernel's own scheduler.
@@ -82,7 +85,7 @@ fn endless_round(guest: &Guest) -> Result<()> {
 
 /// Measures wakeups beside hogs while no decision comes, and expects that it is told.
 fn without_decisions(guest: &Guest, fault: &str, cause: &str) -> Result<()> {
-    let scheduler = Scheduler::start(guest, &["--plant", fault, "--plant-for-ms", LASTS_MS])?;
+    let scheduler = start_planted(guest, &["--plant", fault, "--plant-for-ms", LASTS_MS])?;
     let mut kinds = vec![Kind::Hog; 2 * guest.cpus];
     kinds.extend([Kind::Sleeper { pause_us: 2_000 }; 2]);
     // On the worker's CPU too.
@@ -107,9 +110,16 @@ fn without_decisions(guest: &Guest, fault: &str, cause: &str) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
+/// A scheduler that has begun its rounds, and whose fault will come.
+fn start_planted(guest: &Guest, arguments: &[&str]) -> Result<Scheduler> {
+    let scheduler = Scheduler::start(guest, arguments)?;
+    wait_for("the first round", FIRST_ROUND_LIMIT, || Ok(scheduler.statistics().is_ok()))?;
+    Ok(scheduler)
+}
+
 /// A scheduler whose fault has come.
 fn start_faulty(guest: &Guest, fault: &str) -> Result<Scheduler> {
-    let scheduler = Scheduler::start(guest, &["--plant", fault])?;
+    let scheduler = start_planted(guest, &["--plant", fault])?;
     sleep(AFTER + SETTLE);
     Ok(scheduler)
 }

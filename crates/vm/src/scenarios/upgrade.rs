@@ -68,7 +68,7 @@ pub const UPGRADE_FAILS: Scenario = Scenario {
 const WORST_US: f64 = 200_000.0;
 const PAUSE_US: u64 = 100_000;
 /// Longer than an upgrade takes beside hogs.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 const GLANCE: Duration = Duration::from_millis(50);
 /// Until the first standing order is executed after an upgrade. No order is handed on, and a task
 /// gets one within some wakeups.
