@@ -100,6 +100,21 @@ fn a_pinned_task_runs_on_its_cpu_only_and_a_fork_storm_ends() {
 }
 
 /// A hardware thread is slower while its sibling is busy; a slow core does less.
+/// As many CPUs as the backend can have: each has two hogs, a sleeper, and a hog that may use no
+/// other CPU.
+#[test]
+fn no_checker_complains_of_1024_cpus() {
+    let cpus = 1024;
+    let mut groups = two_hogs_a_cpu(cpus);
+    let sleep = Draw::between(ms(3), ms(7));
+    groups.push(Group::sleepers("sleeper", cpus, sleep, Draw::fixed(us(50))));
+    groups.push(Group { place: Place::OneEach, ..Group::hogs("bound", cpus) });
+    let storm = workload(groups, ms(200));
+    let ran = run(setup(cpus, 1), storm, DEMANDS, pandemonium(cpus));
+    assert_eq!(ran.verdict, Ok(()));
+    assert!(ran.outcome.groups.iter().all(|group| group.least > 0), "a task did no work");
+}
+
 #[test]
 fn smt_and_hybrid_cpus_are_as_fast_as_they_are() {
     let work = |shape: Shape, hogs| {
