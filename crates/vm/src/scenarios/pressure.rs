@@ -141,7 +141,8 @@ fn expect_sound(scheduler: &Scheduler) -> Result<()> {
         let count = statistics.count(name)?;
         ensure!(count == 0, "{name} is {count}; health: {}", statistics.text("health")?);
     }
-    let noted = ["nr_sched_congested", "nr_refused_dispatches", "nr_stolen", "nr_stalls"];
+    let noted =
+        ["nr_sched_congested", "nr_refused_dispatches", "nr_stolen", "nr_displaced", "nr_stalls"];
     let noted: Vec<String> = noted
         .iter()
         .map(|name| Ok(format!("{name} {}", statistics.count(name)?)))
