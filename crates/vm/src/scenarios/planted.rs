@@ -61,8 +61,8 @@ pub const ALL: &[Scenario] = &[
 
 /// The fault comes so long after the first round (`src/planted.rs`).
 const AFTER: Duration = Duration::from_secs(2);
-/// Statistics are served from the first round on. The kernel may have the worker wait for that after
-/// it says that the scheduler is enabled.
+/// Statistics are served from the first round on. The kernel may have the worker wait for that
+/// after it says that the scheduler is enabled.
 const FIRST_ROUND_LIMIT: Duration = Duration::from_secs(15);
 /// It lasts longer than wakeups are measured.
 const LASTS_MS: &str = "9000";
