@@ -23,7 +23,7 @@ use crate::list::{Links, List};
 use crate::policy::Waiting;
 use crate::reserve::Reserve;
 use crate::runqueue::Slot;
-use crate::task::{Arrival, CpuId, Pid, Request, Ticket};
+use crate::task::{Arrival, Cause, CpuId, Pid, Request, Ticket};
 use crate::time::{Span, Stamp};
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -120,8 +120,9 @@ pub enum Entered {
     New(Slot),
     /// The task is known and was not waiting. With the time since its last message.
     Known(Slot, Span),
-    /// The task waits already. The newer ticket replaces the older one. The data is unchanged
-    /// even if the ticket shows that the pid was reused, because a queue may depend on it.
+    /// The task waits already. The newer ticket replaces the older one. If the pid was reused by a
+    /// new task, that waits from now on. The data is unchanged even then, because a queue may
+    /// depend on it.
     Replaced(Slot),
 }
 
@@ -231,6 +232,9 @@ impl<T: Clone + Default> TaskTable<T> {
         };
         if self.entries[slot.0 as usize].state == State::Waiting {
             self.records[slot.0 as usize].kept = Some(Kept::of(arrival.request()));
+            if arrival.cause == Cause::New {
+                self.wait_anew(now, slot);
+            }
             return Entered::Replaced(slot);
         }
         let pid_reused = self.is_pid_reused(slot, &arrival);
@@ -358,6 +362,14 @@ impl<T: Clone + Default> TaskTable<T> {
         self.nr_waiting += 1;
     }
 
+    /// The pid of a waiting task was reused: the new task does not inherit the age of another.
+    fn wait_anew(&mut self, now: Stamp, slot: Slot) {
+        let class = &mut self.waiting[self.entries[slot.0 as usize].class.0 as usize];
+        class.unlink(&mut self.links, slot);
+        class.push_back(&mut self.links, slot);
+        self.since[slot.0 as usize] = now;
+    }
+
     fn rest(&mut self, slot: Slot) {
         self.entries[slot.0 as usize].state = State::Resting;
         self.resting.push_back(&mut self.links, slot);
@@ -453,6 +465,20 @@ mod tests {
         assert_eq!(table.nr_waiting(), 2);
         assert_eq!(table.leave(slot).ticket, Ticket(2));
         assert_eq!(table.oldest_wait(at(1000)), Span::from_nanos(800));
+    }
+
+    #[test]
+    fn a_task_with_the_pid_of_a_waiting_one_waits_from_its_own_arrival() {
+        let (mut table, other) = (TaskTable::<u32>::new(4), Class::new(1));
+        for (pid, came) in [(1, 100), (2, 200)] {
+            table.enter(at(came), arrival(pid, 1));
+        }
+        let new = Arrival { cause: Cause::New, ..arrival(1, 1) };
+        let Entered::Replaced(slot) = table.enter(at(900), new) else { panic!() };
+        assert_eq!(table.oldest_wait(at(1000)), Span::from_nanos(800));
+        table.classify(slot, other);
+        assert_eq!(table.oldest_of(other), Some(slot));
+        assert_eq!(table.waited(slot, at(1000)), Span::from_nanos(100));
     }
 
     /// Tasks that arrived at the same time keep their order too, or a refusal would change which

@@ -332,9 +332,8 @@ impl Policy for Pandemonium {
         let (arrival, treatment) = self.assigned.treat(arrival);
         self.detectors.burst.on_enqueue(now, arrival.cause, &self.knobs.rules);
         self.detectors.longrun.observe(now, self.batch_waits());
-        let entered = self.table.enter(now, arrival);
-        let (slot, since) = match entered {
-            // The pid was reused while its last owner waited: the new task inherits that age.
+        let (slot, since) = match self.table.enter(now, arrival) {
+            // The pid was reused while its last owner waited.
             Entered::Replaced(slot) if arrival.cause == Cause::New => {
                 self.dequeue(slot);
                 (slot, None)
@@ -349,9 +348,7 @@ impl Policy for Pandemonium {
         let since = since.unwrap_or_default();
         self.learn(slot, now, (&arrival, treatment), since, view);
         let group = self.enqueue(now, slot);
-        if !matches!(entered, Entered::Replaced(_)) {
-            self.table.classify(slot, group.class());
-        }
+        self.table.classify(slot, group.class());
     }
 
     fn next(&mut self, now: Stamp, view: &MachineView) -> Option<Dispatch> {

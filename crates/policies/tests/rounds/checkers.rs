@@ -6,7 +6,7 @@
 use crate::world::{Ended, Event};
 use pandemonium_engine::Limits;
 use pandemonium_engine::TASKS_MAX;
-use pandemonium_engine::task::{Arrival, Dispatch, Pid, Placement, Reason, Weight};
+use pandemonium_engine::task::{Arrival, Cause, Dispatch, Pid, Placement, Reason, Weight};
 use pandemonium_engine::time::{Span, Stamp, Vtime};
 use pandemonium_policies::LOW_WEIGHT_WAIT;
 use pandemonium_policies::knobs::Knobs;
@@ -55,7 +55,11 @@ impl Tracker {
                 self.waits += 1;
                 let (since, order) = (self.now, self.waits);
                 let task = Waiting { newest: *arrival, weight: arrival.weight, since, order };
-                self.waiting.entry(arrival.pid).or_insert(task).newest = *arrival;
+                let waiting = self.waiting.entry(arrival.pid).or_insert(task);
+                waiting.newest = *arrival;
+                if arrival.cause == Cause::New {
+                    waiting.since = since;
+                }
             }
             Event::Sent(dispatch) => {
                 self.sent += 1;

@@ -143,6 +143,31 @@ fn a_batch_task_runs_despite_endless_urgent_tasks() {
     assert!((limit..limit + slice).contains(&waited), "{waited}, not {limit}");
 }
 
+/// A hog that was in deficit is killed while it waits, and its pid is that of a new compositor. That
+/// one has not waited, and no other task does.
+#[test]
+fn a_task_with_the_pid_of_a_waiting_hog_is_decided_as_what_it_is() {
+    let mut policy = Pandemonium::new(&Setup::of_cpus(4));
+    policy.tune(&without(|rules| rules.overflow_rescue = false).values());
+    let mut world = with_known_tasks(&mut policy);
+    queue_hogs(&mut world, 1);
+    let one = Limits { arrivals: 4096, dispatches: 1, extra: 0 };
+    for ticket in 3..3 + u64::from(Scaling::new(4).deficit_budget) {
+        world.port.ring.push_back(compositor(ticket));
+        world.round(one);
+    }
+    world.pass(Span::from_millis(100));
+    world.port.ring.push_back(Arrival {
+        pid: arrival(100, 1).pid,
+        cause: Cause::New,
+        ..compositor(1)
+    });
+    world.port.log.clear();
+    world.round(one);
+    let [decided] = sent(&world.port.log)[..] else { panic!("the new task waits for ever") };
+    assert_eq!((decided.pid.as_raw(), decided.tier), (100, Tier::LatCritical));
+}
+
 /// A hog has waited beyond the threshold beside more new LatCritical tasks than can run in time.
 #[test]
 fn no_more_urgent_tasks_overtake_batch_than_the_deficit_budget_allows() {
@@ -240,7 +265,13 @@ fn among_hogs(policy: &mut Pandemonium) -> World<'_, Pandemonium> {
 
 /// The hogs never run: with this rule other tasks would be Batch because of that alone.
 fn without_batch_starvation() -> Knobs {
-    Knobs { rules: Rules { batch_starvation: false, ..Rules::default() }, ..Knobs::default() }
+    without(|rules| rules.batch_starvation = false)
+}
+
+fn without(switch_off: impl Fn(&mut Rules)) -> Knobs {
+    let mut knobs = Knobs::default();
+    switch_off(&mut knobs.rules);
+    knobs
 }
 
 /// A child with the name of the hogs that has used so much CPU time in total.
