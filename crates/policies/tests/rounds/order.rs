@@ -143,8 +143,8 @@ fn a_batch_task_runs_despite_endless_urgent_tasks() {
     assert!((limit..limit + slice).contains(&waited), "{waited}, not {limit}");
 }
 
-/// A hog that was in deficit is killed while it waits, and its pid is that of a new compositor. That
-/// one has not waited, and no other task does.
+/// A hog that was in deficit is killed while it waits, and its pid is that of a new compositor.
+/// That one has not waited, and no other task does.
 #[test]
 fn a_task_with_the_pid_of_a_waiting_hog_is_decided_as_what_it_is() {
     let mut policy = Pandemonium::new(&Setup::of_cpus(4));

@@ -10,7 +10,7 @@ use crate::scenario::{FULL_SPEED, Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub const ALL: &[Scenario] = &[Scenario {
     name: "sixteen-cpus",
@@ -26,7 +26,7 @@ pub const ALL: &[Scenario] = &[Scenario {
 pub const MANY_CPUS: Scenario = Scenario {
     name: "many-cpus",
     about: "72 CPUs: hogs, sleepers, a pipe and tasks bound to the last CPUs all run; in a strict \
-        domain of the last eight CPUs no task leaves them. Minutes on a small host, where more \
+        domain of the last eight CPUs all run there. Minutes on a small host, where more \
         hogs than this would leave no time to the other CPUs",
     cpus: Some(72),
     limit_s: 1_800,
@@ -44,8 +44,11 @@ const SECONDS: u64 = 20;
 const SHORT: u64 = 6;
 /// By then the tasks are classified and placed.
 const SETTLE: Duration = Duration::from_secs(5);
-/// Looks at the CPU of each task.
+/// Looks at the CPU of each task, and the pause before each.
 const LOOKS: u32 = 20;
+const GLANCE: Duration = Duration::from_millis(250);
+/// By then they all are where they should be.
+const INSIDE_LIMIT: Duration = Duration::from_secs(120);
 
 fn sixteen_cpus(guest: &Guest) -> Result<()> {
     let scheduler = start(guest, &[])?;
@@ -98,17 +101,29 @@ fn in_the_last_eight(guest: &Guest) -> Result<()> {
     let mut plan = vec![Kind::Hog; guest.cpus - FIRST];
     plan.push(Kind::Sleeper { pause_us: 10_000 });
     let load = Load::start(&plan)?;
-    sleep(SETTLE);
-    for _ in 0..LOOKS {
-        for worker in load.workers() {
-            let cpu = last_cpu(worker.pid)?;
-            ensure!(cpu >= FIRST, "{} runs on CPU {cpu}, outside of {domain}", worker.name);
-        }
-        sleep(SETTLE / LOOKS);
-    }
+    wait_until_inside(&load)?;
     watch::every_worker_moves(&load, SECONDS, |_| scheduler.expect_in_charge())?;
     drop(load);
     scheduler.finish().map(drop)
+}
+
+/// Waits until so many looks in a row find every task in the domain. A host that runs 72 CPUs on a
+/// few holds the worker up again and again, and the backend uses every CPU meanwhile.
+fn wait_until_inside(load: &Load) -> Result<()> {
+    let (start, mut looks) = (Instant::now(), 0);
+    while looks < LOOKS {
+        sleep(GLANCE);
+        looks += 1;
+        for worker in load.workers() {
+            let cpu = last_cpu(worker.pid)?;
+            let is_early = start.elapsed() < INSIDE_LIMIT;
+            ensure!(cpu >= FIRST || is_early, "{} runs on CPU {cpu}, outside", worker.name);
+            if cpu < FIRST {
+                looks = 0;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The CPU on which a process runs, or ran last: field 39 of its `stat`.
