@@ -122,7 +122,7 @@ impl Restarts {
 
 /// The pause after the `n`th in a row, from 1 on.
 fn pause_after(n: u32) -> Duration {
-    FIRST_PAUSE.saturating_mul(1_u32.checked_shl(n - 1).unwrap_or(u32::MAX)).min(PAUSE_MAX)
+    FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(n - 1)).min(PAUSE_MAX)
 }
 
 /// When workers were started again.
