@@ -120,7 +120,7 @@ fn faults(out: &mut Writer, m: &Metrics) {
         ("malformed_messages", "Messages that were skipped", m.nr_malformed),
         ("stalls", "Times that the backend decided instead", m.nr_stalls),
         ("restarts", "Starts because a CPU came or went, or after a kill", m.restarts),
-        ("unprinted_lines", "Lines that nobody read in time", m.nr_unprinted),
+        ("unprinted_lines", "Lines that were dropped because the output was full", m.nr_unprinted),
         ("recording_dropped", "Entries that a recording had no room for", dropped),
     ] {
         out.one(Kind::Counter, name, help, value as f64);

@@ -181,7 +181,7 @@ pub struct Metrics {
     pub l2_lat_critical_pct: i64,
     #[stat(desc = "Share of sleeps of up to 10 ms, mostly waits for I/O, in percent; -1: none")]
     pub sleep_io_pct: i64,
-    #[stat(desc = "Lines that were not printed because nobody read the ones before")]
+    #[stat(desc = "Lines that were dropped because the output was full")]
     pub nr_unprinted: u64,
     #[stat(desc = "Entries that a recording had no room for; -1 without --record")]
     pub record_dropped: i64,

@@ -31,7 +31,7 @@ pub struct Driver {
     pub save_failed: bool,
     /// Entries that the recording has dropped.
     pub record_dropped: u64,
-    /// Lines that nobody took in time.
+    /// Lines that were dropped because the output was full.
     pub unprinted: u64,
 }
 

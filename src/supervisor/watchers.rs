@@ -58,10 +58,7 @@ pub fn serve_when_it_schedules(
 ) {
     let version = earlier.map(|earlier| earlier.version.clone());
     start("serve", move || {
-        let is_over = || source.rounds() > 0 || source.restarts.count() > 0;
-        while !is_over() {
-            thread::sleep(GLANCE);
-        }
+        wait_until(|| source.rounds() > 0 || source.restarts.count() > 0);
         let to_groups = groups.iter().map(|group| stats::serve_group(source.clone(), group));
         for served in to_groups.chain([stats::serve(source.clone())]) {
             if let Err(error) = served {
@@ -69,12 +66,16 @@ pub fn serve_when_it_schedules(
             }
         }
         if let Some(version) = version {
-            while source.rounds() == 0 {
-                thread::sleep(GLANCE);
-            }
+            wait_until(|| source.rounds() > 0);
             tell_of_upgrade(&version, &source);
         }
     });
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        thread::sleep(GLANCE);
+    }
 }
 
 /// Says how long an upgrade took, once the new worker has counted that.

@@ -101,8 +101,8 @@ pub struct Bounded {
 }
 
 impl Bounded {
-    /// Counts a wait of which only an upper bound is known. Returns the length of a wait whose
-    /// length is known.
+    /// Counts the wait if only an upper bound of its length is known. Returns the length if that is
+    /// known.
     pub fn add(&mut self, waited: Waited) -> Option<Span> {
         match waited {
             Waited::Exactly(length) => return Some(length),

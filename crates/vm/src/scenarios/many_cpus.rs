@@ -5,12 +5,13 @@
 use crate::guest::load::{Kind, Load};
 use crate::guest::memory::{Memory, RESIDENT_MAX};
 use crate::guest::scheduler::Scheduler;
+use crate::guest::wait::wait_for;
 use crate::guest::{Guest, report, wakeups, watch};
 use crate::scenario::{FULL_SPEED, Scenario, USUAL};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub const ALL: &[Scenario] = &[Scenario {
     name: "sixteen-cpus",
@@ -44,7 +45,7 @@ const SECONDS: u64 = 20;
 const SHORT: u64 = 6;
 /// By then the tasks are classified and placed.
 const SETTLE: Duration = Duration::from_secs(5);
-/// Looks at the CPU of each task, and the pause before each.
+/// Looks at the CPU of each task, and the pause after each.
 const LOOKS: u32 = 20;
 const GLANCE: Duration = Duration::from_millis(250);
 /// By then they all are where they should be.
@@ -110,20 +111,22 @@ fn in_the_last_eight(guest: &Guest) -> Result<()> {
 /// Waits until so many looks in a row find every task in the domain. A host that runs 72 CPUs on a
 /// few holds the worker up again and again, and the backend uses every CPU meanwhile.
 fn wait_until_inside(load: &Load) -> Result<()> {
-    let (start, mut looks) = (Instant::now(), 0);
-    while looks < LOOKS {
-        sleep(GLANCE);
-        looks += 1;
-        for worker in load.workers() {
-            let cpu = last_cpu(worker.pid)?;
-            let is_early = start.elapsed() < INSIDE_LIMIT;
-            ensure!(cpu >= FIRST || is_early, "{} runs on CPU {cpu}, outside", worker.name);
-            if cpu < FIRST {
-                looks = 0;
+    let stay_inside = || {
+        for _ in 0..LOOKS {
+            if cpus(load)?.iter().any(|cpu| *cpu < FIRST) {
+                return Ok(false);
             }
+            sleep(GLANCE);
         }
-    }
-    Ok(())
+        Ok(true)
+    };
+    let waited = wait_for("every task in the domain", INSIDE_LIMIT, stay_inside);
+    waited.map(drop).with_context(|| format!("now they run on the CPUs {:?}", cpus(load)))
+}
+
+/// The CPU of each task.
+fn cpus(load: &Load) -> Result<Vec<usize>> {
+    load.workers().iter().map(|worker| last_cpu(worker.pid)).collect()
 }
 
 /// The CPU on which a process runs, or ran last: field 39 of its `stat`.

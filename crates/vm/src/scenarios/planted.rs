@@ -110,14 +110,14 @@ fn without_decisions(guest: &Guest, fault: &str, cause: &str) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-/// A scheduler that has begun its rounds, and whose fault will come.
+/// Starts the scheduler, and waits for its first round. The fault comes later.
 fn start_planted(guest: &Guest, arguments: &[&str]) -> Result<Scheduler> {
     let scheduler = Scheduler::start(guest, arguments)?;
     wait_for("the first round", FIRST_ROUND_LIMIT, || Ok(scheduler.statistics().is_ok()))?;
     Ok(scheduler)
 }
 
-/// A scheduler whose fault has come.
+/// Starts the scheduler, and waits until the fault has come.
 fn start_faulty(guest: &Guest, fault: &str) -> Result<Scheduler> {
     let scheduler = start_planted(guest, &["--plant", fault])?;
     sleep(AFTER + SETTLE);

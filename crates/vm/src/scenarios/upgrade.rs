@@ -210,13 +210,8 @@ pub(super) fn while_measuring<T>(
 
 /// Between the two programs no statistics are served.
 fn wait_for_upgrade(number: u64) -> Result<()> {
-    let start = Instant::now();
     let upgrades = || Statistics::ask().and_then(|statistics| statistics.count("upgrades"));
-    while upgrades().unwrap_or(0) < number {
-        ensure!(start.elapsed() < LIMIT, "not upgraded within {} s", LIMIT.as_secs());
-        std::thread::sleep(GLANCE);
-    }
-    Ok(())
+    wait_for("upgraded", LIMIT, || Ok(upgrades().unwrap_or(0) >= number)).map(drop)
 }
 
 fn expect_kept(guest: &Guest, scheduler: &Scheduler, stopped: &Stopped) -> Result<()> {
