@@ -6,12 +6,13 @@
 //! `facts` reads, `findings` judges what was read, and this module prints.
 
 mod facts;
+mod finding;
 mod findings;
 mod kernel_names;
 mod newer;
 
 use self::facts::Facts;
-use self::findings::{Finding, Level};
+use self::finding::{Finding, Level};
 use super::cli::CheckArguments;
 use super::{output, privileges};
 use pandemonium_host::failure::Failure;

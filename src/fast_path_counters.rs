@@ -3,7 +3,7 @@
 //! The fast path's counters: times by length, cache hits and events. They are one row of numbers,
 //! so that rows can be shared, added, and subtracted.
 
-use super::shared::number_in;
+use super::shared::number::number_in;
 use pandemonium_engine::fine::Fine;
 use pandemonium_engine::histogram::{Latencies, Sleeps};
 use pandemonium_engine::task::Tier;

@@ -2,7 +2,6 @@
 
 //! Faults of the worker that tests plant.
 
-use super::cli::Options;
 use super::clock;
 use clap::ValueEnum;
 use pandemonium_engine::time::{Span, Stamp};
@@ -36,11 +35,9 @@ pub struct Planted {
 }
 
 impl Planted {
-    /// What the options ask for.
-    pub fn of(options: &Options) -> Self {
-        let delay = options.plant_delay_us.map(Duration::from_micros);
-        let lasts = options.plant_for_ms.map_or(FOR_EVER, Span::from_millis);
-        Planted { delay, fault: options.plant, lasts, started: None }
+    /// The fault lasts for ever if it is not said for how long.
+    pub fn new(delay: Option<Duration>, fault: Option<Fault>, lasts: Option<Span>) -> Self {
+        Planted { delay, fault, lasts: lasts.unwrap_or(FOR_EVER), started: None }
     }
 
     /// Called before every round.

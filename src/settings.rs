@@ -2,9 +2,10 @@
 
 //! From the command line to the knobs, the domain and the policy's setup.
 
-use super::cli::Options;
+use super::cli::{Options, UrgentWish};
 use super::machine::Machine;
 use super::output;
+use super::urgent_cpus;
 use anyhow::{Context, Result, ensure};
 use pandemonium_engine::Setup;
 use pandemonium_engine::knobs::{Amended, KeySet, KnobProfile, Values};
@@ -12,12 +13,26 @@ use pandemonium_engine::task::{Comm, Tier};
 use pandemonium_engine::time::Span;
 use pandemonium_engine::topology::Domain;
 use pandemonium_host::failure::Failure;
+use pandemonium_rules::Rules;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 /// The largest file of knobs that is read. The one that the lab prints has 4 KiB.
 const FILE_MAX: u64 = 64 * 1024;
+
+/// Checks the options against each other, the files that they name, and the machine.
+pub fn check(options: &Options) -> Result<(), Failure> {
+    knobs(options)?;
+    profile(options)?;
+    Rules::read(&options.rules).map_err(Failure::Usage)?;
+    if options.primary_domain.is_some() {
+        domain(options, &Machine::observe()?)?;
+    } else if options.urgent_cpus != UrgentWish::Auto {
+        urgent_cpus::preferred(options, &Machine::observe()?)?;
+    }
+    Ok(())
+}
 
 /// The values of the policy's knobs at the start, and the knobs that the user has set: in the file
 /// first, then by options, which win.

@@ -11,6 +11,7 @@
 pub mod assignments;
 pub mod ejection;
 mod knobs;
+pub mod number;
 mod programs;
 pub mod query;
 pub mod reply;
@@ -19,6 +20,7 @@ pub mod task_cells;
 pub mod topology;
 mod urgent_cpus;
 
+use self::number::number_in;
 use super::fast_path_counters::FastPathCells;
 use anyhow::{Context, Result};
 use pandemonium_engine::Memo;
@@ -39,15 +41,6 @@ const MIB: usize = 1 << 20;
 pub const RING_MAX: u32 = 256;
 /// How many tasks keep their memo over a restart. Further tasks are unknown after it.
 const MEMOS_MAX: usize = 32_768;
-
-/// The largest number that is believed: two years in nanoseconds. A worker that was taken over may
-/// write any, and sums and percentages of larger ones would overflow.
-const NUMBER_MAX: u64 = 1 << 56;
-
-/// A number that the worker has written.
-pub fn number_in(cell: &AtomicU64) -> u64 {
-    cell.load(Ordering::Relaxed).min(NUMBER_MAX)
-}
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -404,6 +397,7 @@ impl MemoCell {
 
 #[cfg(test)]
 mod tests {
+    use super::number::NUMBER_MAX;
     use super::*;
 
     #[test]

@@ -8,7 +8,7 @@ mod workers;
 
 use self::workers::Finish;
 use super::adaptive::{Adaptive, Change};
-use super::cli::{self, Options, UrgentWish};
+use super::cli::{self, Options};
 use super::event_log::EventLog;
 use super::group_socket::{Grant, GroupSocket};
 use super::instance::{self, Instance};
@@ -27,22 +27,8 @@ use super::{compaction, output, privileges, process, settings, summary, syscalls
 use pandemonium_engine::knobs::{KeySet, KnobProfile};
 use pandemonium_host::failure::Failure;
 use pandemonium_host::preflight::{self, Lacks};
-use pandemonium_rules::Rules;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
-
-/// Checks the options against each other, the files that they name, and the machine.
-pub fn check(options: &Options) -> Result<(), Failure> {
-    settings::knobs(options)?;
-    settings::profile(options)?;
-    Rules::read(&options.rules).map_err(Failure::Usage)?;
-    if options.primary_domain.is_some() {
-        settings::domain(options, &Machine::observe()?)?;
-    } else if options.urgent_cpus != UrgentWish::Auto {
-        urgent_cpus::preferred(options, &Machine::observe()?)?;
-    }
-    Ok(())
-}
 
 /// Runs the scheduler until it ends. The order of the steps matters:
 ///
@@ -121,7 +107,7 @@ struct Prepared {
 
 /// Checks whether the scheduler can run, and opens what takes privileges.
 fn prepare(options: &Options, earlier: Option<&Handover>) -> Result<Prepared, Failure> {
-    check(options)?;
+    settings::check(options)?;
     if earlier.is_none() {
         preflight::check()?;
     }

@@ -3,54 +3,18 @@
 //! What the facts mean, and what to do about them: one finding for each topic.
 
 use super::facts::Facts;
+use super::finding::{Finding, Level};
 use super::kernel_names::{BACKEND, of_part};
 use super::newer;
 use crate::fast_path::Part;
 use clap::ValueEnum;
 use pandemonium_host::failure::Failure;
-use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// The first kernel with a deadline server for sched_ext.
 const EXT_SERVER_SINCE: (u32, u32) = (7, 0);
 /// How many groups with limits are named.
 const GROUPS_NAMED: usize = 3;
-
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    Ok,
-    /// Worth knowing.
-    Note,
-    /// The scheduler runs, with a loss.
-    Warning,
-    /// A start would fail.
-    Failure,
-}
-
-impl Level {
-    /// The word in front of a line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Level::Ok => "ok",
-            Level::Note => "note",
-            Level::Warning => "warning",
-            Level::Failure => "FAILED",
-        }
-    }
-}
-
-/// One line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    pub topic: &'static str,
-    pub level: Level,
-    /// What was found, and what it means.
-    pub found: String,
-    /// What to do, if anything.
-    pub advice: Option<String>,
-}
 
 /// The findings, in the order in which they are printed, and the exit code: that of a start on this
 /// machine.

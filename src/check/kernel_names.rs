@@ -3,7 +3,6 @@
 //! What the programs need from the kernel, by the names in its type information (BTF), and which of
 //! these names a kernel has.
 
-use super::newer;
 use crate::fast_path::Part;
 use std::collections::BTreeSet;
 
@@ -69,10 +68,25 @@ pub const fn of_part(part: Part) -> &'static [&'static str] {
     }
 }
 
+/// A name in the kernel's BTF, the first version that has it, and what depends on it.
+pub type Feature = (&'static str, &'static str, &'static str);
+
+/// What the scheduler uses where the kernel has it.
+pub const FEATURES: [Feature; 3] = [
+    ("scx_bpf_select_cpu_and", "6.17", "urgent tasks look for an idle CPU among the fast ones"),
+    (
+        "scx_bpf_reenqueue_local___v2",
+        "6.19",
+        "tasks behind a real-time task move to another CPU at once",
+    ),
+    ("ext_server", "7.0", "the scheduler stays loaded when a CPU goes on- or offline"),
+];
+
 /// Every name above.
 pub fn all() -> BTreeSet<&'static str> {
     let parts = Part::ALL.into_iter().flat_map(of_part);
-    BACKEND.iter().chain(parts).copied().chain(newer::names()).collect()
+    let features = FEATURES.iter().map(|(name, ..)| *name);
+    BACKEND.iter().chain(parts).copied().chain(features).collect()
 }
 
 const MAGIC: u16 = 0xeb9f;

@@ -3,24 +3,8 @@
 //! What the scheduler uses where the kernel has it, and does without elsewhere.
 
 use super::facts::Facts;
-use super::findings::{Finding, Level};
-
-/// A name in the kernel's BTF, the first version that has it, and what depends on it.
-type Feature = (&'static str, &'static str, &'static str);
-
-const FEATURES: [Feature; 3] = [
-    ("scx_bpf_select_cpu_and", "6.17", "urgent tasks look for an idle CPU among the fast ones"),
-    (
-        "scx_bpf_reenqueue_local___v2",
-        "6.19",
-        "tasks behind a real-time task move to another CPU at once",
-    ),
-    ("ext_server", "7.0", "the scheduler stays loaded when a CPU goes on- or offline"),
-];
-
-pub fn names() -> impl Iterator<Item = &'static str> {
-    FEATURES.iter().map(|(name, ..)| *name)
-}
+use super::finding::{Finding, Level};
+use super::kernel_names::FEATURES;
 
 /// The finding; `None` without sched_ext or BTF, which are others.
 pub fn features(facts: &Facts) -> Option<Finding> {

@@ -2,7 +2,7 @@
 
 //! The reply to a query about one task, and its form as words in shared memory.
 
-use super::NUMBER_MAX;
+use super::number::NUMBER_MAX;
 use pandemonium_engine::explaining::BoundedText;
 use pandemonium_engine::fates::{Bounded, Fate, Fates, Waited};
 use pandemonium_engine::task::{Pid, Reason, Tier};

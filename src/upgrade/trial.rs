@@ -7,7 +7,7 @@
 use super::candidate::Candidate;
 use super::handover::{FORMAT, anonymous};
 use crate::cli::Options;
-use crate::{output, supervisor, worker};
+use crate::{output, settings, worker};
 use anyhow::{Context, Result, bail};
 use pandemonium_host::failure::Failure;
 use std::fs::File;
@@ -31,7 +31,7 @@ fn ready() -> String {
 
 /// The new program's side: loads everything, attaches nothing, and says that it is ready.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    supervisor::check(options)?;
+    settings::check(options)?;
     worker::load_only(options)?;
     output::print(&ready());
     Ok(())

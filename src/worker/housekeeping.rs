@@ -14,6 +14,7 @@ use pandemonium_engine::knobs::{Table, Values};
 use pandemonium_engine::procdb::Minute;
 use pandemonium_engine::time::{Span, Stamp};
 use pandemonium_engine::topology::{CpuMask, Topology};
+use std::time::Duration;
 
 /// The time between two publications of learned profiles: a killed worker loses this much. One
 /// takes some 20 us with a full database.
@@ -45,9 +46,11 @@ impl<'s> Housekeeping<'s> {
     ) -> Self {
         let (minute, published) = (clock::minute(), clock::now());
         let (topology, assignments) = (KnownTopology::of(topology), AssignmentList::default());
+        let delay = options.plant_delay_us.map(Duration::from_micros);
+        let lasts = options.plant_for_ms.map(Span::from_millis);
         Housekeeping {
             shared,
-            planted: Planted::of(options),
+            planted: Planted::new(delay, options.plant, lasts),
             table,
             knobs: 0,
             urgent_cpus: 0,

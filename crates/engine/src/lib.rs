@@ -107,6 +107,7 @@ pub mod setup;
 pub mod table;
 pub mod task;
 pub mod text;
+mod tier;
 pub mod time;
 pub mod topology;
 pub mod treatment;
@@ -114,8 +115,8 @@ mod usual;
 
 pub use explaining::Explaining;
 pub use learning::{Learning, Memo};
-pub use orders::{Order, StandingOrders};
-pub use policy::{KernelRules, Mode, Policy, Waiting};
+pub use orders::Order;
+pub use policy::{KernelRules, Mode, Policy, StandingOrders, Waiting};
 pub use port::{Full, MachineView, Port};
 pub use registry::{PolicyInfo, PolicyType};
 pub use round::{Limits, Round, round};

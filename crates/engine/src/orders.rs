@@ -18,7 +18,7 @@
 //! [`verdict`] is what the backend does. `src/bpf/order_rules.h` states it again in C, and a test
 //! compares the two.
 
-use crate::task::{Dispatch, Tier};
+use crate::tier::Tier;
 use crate::time::{Span, Stamp, Vtime};
 
 /// A shorter rest of a slice is not worth a switch: the task is queued to user space.
@@ -69,14 +69,6 @@ pub struct Bounds {
     pub batch_due: Option<Stamp>,
     /// How many orders may still be executed once Batch work is due.
     pub deficit_left: u32,
-}
-
-/// A policy that writes orders. It offers itself by [`Policy::orders`](crate::Policy::orders).
-pub trait StandingOrders {
-    /// The order that goes with a decision.
-    fn order(&self, now: Stamp, decision: &Dispatch) -> Option<Order>;
-    /// The bounds until the next round.
-    fn bounds(&self, now: Stamp) -> Bounds;
 }
 
 /// What runs on a CPU, the least urgent first.

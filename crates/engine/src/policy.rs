@@ -14,7 +14,7 @@
 use crate::explaining::Explaining;
 use crate::knobs::Values;
 use crate::learning::Learning;
-use crate::orders::StandingOrders;
+use crate::orders::{Bounds, Order};
 use crate::port::MachineView;
 use crate::reserve::Reserve;
 use crate::task::{Arrival, Dispatch, Pid, Tier};
@@ -163,6 +163,14 @@ pub trait Waiting {
     /// The driver has put memory behind so many records. Before the first call all of them can be
     /// used. Records in use stay so.
     fn open(&self, _records: u32) {}
+}
+
+/// A policy that writes orders. It offers itself by [`Policy::orders`].
+pub trait StandingOrders {
+    /// The order that goes with a decision.
+    fn order(&self, now: Stamp, decision: &Dispatch) -> Option<Order>;
+    /// The bounds until the next round.
+    fn bounds(&self, now: Stamp) -> Bounds;
 }
 
 /// What the backend and the fast path do by themselves between two rounds.

@@ -5,8 +5,8 @@
 pub use crate::explaining::Explaining;
 pub use crate::knobs::{Kind, Table, Values};
 pub use crate::learning::Learning;
-pub use crate::orders::{Order, StandingOrders};
-pub use crate::policy::{KernelRules, Policy, Waiting};
+pub use crate::orders::Order;
+pub use crate::policy::{KernelRules, Policy, StandingOrders, Waiting};
 pub use crate::port::MachineView;
 pub use crate::registry::{Counter, PolicyType};
 pub use crate::runqueue::{Runqueue, Slot};

@@ -2,18 +2,19 @@
 
 //! The command line.
 
+use crate::offered::catalog;
 use crate::search::metric::{Hold, Metric, hold};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use crate::shipped::MIX_CPUS;
+use crate::table::Format;
+use crate::what::What;
+use clap::{Args, Parser, Subcommand};
 use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::PolicyType;
-use pandemonium_policies::{Catalog, Fifo, Vruntime};
+use pandemonium_policies::{Fifo, Vruntime};
 use pandemonium_sim::observer::Fault;
 use pandemonium_statistics::mix::Seeds;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 
-/// CPUs of a mix unless the command line has them.
-pub const MIX_CPUS: u32 = 2;
 /// Fewer runs than this say nothing about noise.
 pub const SEEDS_MIN: u64 = 10;
 
@@ -58,49 +59,6 @@ pub enum Command {
     Search(SearchArgs),
     /// Write a crate with a policy of your own: policy, scheduler, lab, test
     New(NewArgs),
-}
-
-/// What to simulate.
-#[derive(Clone, Debug, Args)]
-pub struct What {
-    /// A workload that comes with the lab (`pandemonium_lab workloads`), mix-SEED, or a file
-    #[arg(value_name = "WORKLOAD")]
-    pub workload: String,
-
-    /// CPUs of the machine, 1 to 1024; the workload's own number if not given
-    #[arg(short = 'n', long, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub cpus: Option<u32>,
-
-    /// Change a setting of the policies, as often as you like: `--set batch_slice_us=2000`
-    #[arg(long = "set", value_name = "KNOB=VALUE")]
-    pub set: Vec<String>,
-
-    /// Change a cost of the machine: `--cost tick_ns=1000000`. `--cost help` lists them
-    #[arg(long = "cost", value_name = "COST=VALUE")]
-    pub cost: Vec<String>,
-
-    /// Simulate a machine whose kernel refuses the fast path
-    #[arg(long)]
-    pub no_fast_path: bool,
-
-    /// Let the policy decide on wakeups that find an idle CPU, too
-    #[arg(long)]
-    pub full_user: bool,
-}
-
-impl What {
-    /// A workload that comes with the lab on a plain machine.
-    pub fn named(workload: &str, cpus: u32) -> What {
-        What {
-            workload: workload.to_owned(),
-            cpus: Some(cpus),
-            set: Vec::new(),
-            cost: Vec::new(),
-            no_fast_path: false,
-            full_user: false,
-        }
-    }
 }
 
 #[derive(Debug, Args)]
@@ -433,36 +391,8 @@ fn fault(name: &str) -> Result<Fault, String> {
     found.ok_or_else(|| format!("expected one of {}", names()))
 }
 
-static CATALOG: OnceLock<Catalog> = OnceLock::new();
-
-/// The policies that this program offers; set before the command line is read.
-pub fn offer(own: &'static [PolicyInfo]) {
-    CATALOG.get_or_init(|| Catalog::new(own));
-}
-
-/// The policies that this program offers.
-pub fn catalog() -> Catalog {
-    *CATALOG.get_or_init(|| Catalog::new(&[]))
-}
-
 fn policy(name: &str) -> Result<PolicyInfo, String> {
     catalog().find(name)
-}
-
-/// The policies that were named, or the default.
-pub fn chosen(named: &[PolicyInfo]) -> Vec<PolicyInfo> {
-    if named.is_empty() { vec![catalog().default_policy()] } else { named.to_vec() }
-}
-
-/// How tables are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people
-    Text,
-    /// Comma-separated values
-    Csv,
-    /// JSON
-    Json,
 }
 
 #[derive(Debug, Args)]

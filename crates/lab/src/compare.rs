@@ -2,11 +2,13 @@
 
 //! `pandemonium_lab compare`, `sweep` and `scores`: many runs, and what can be said about them.
 
-use crate::cli::{CompareArgs, Comparison, Format, SweepArgs, What, catalog, chosen};
+use crate::cli::{CompareArgs, Comparison, SweepArgs};
 use crate::metric::{self, Metric};
+use crate::offered::{catalog, chosen};
 use crate::parallel::play_all;
 use crate::play::{Case, Played};
-use crate::table::{self, Cell, Table};
+use crate::table::{self, Cell, Format, Table};
+use crate::what::What;
 use anyhow::{Context, Result, bail};
 use pandemonium_engine::PolicyType;
 use pandemonium_engine::time::Span;

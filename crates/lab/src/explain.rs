@@ -7,7 +7,8 @@ mod orders;
 mod tests;
 
 use self::orders::Orders;
-use crate::cli::{ExplainArgs, catalog};
+use crate::cli::ExplainArgs;
+use crate::offered::catalog;
 use crate::play::Case;
 use crate::simulated;
 use anyhow::{Result, bail};

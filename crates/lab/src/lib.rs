@@ -27,8 +27,10 @@ mod explain;
 mod history;
 mod mean;
 mod metric;
+mod mix;
 mod mixes;
 mod new;
+mod offered;
 mod parallel;
 mod play;
 #[cfg(test)]
@@ -43,6 +45,7 @@ mod simulated;
 mod swarm;
 mod table;
 mod timeline;
+mod what;
 
 use anyhow::Result;
 pub use pandemonium_engine::policies;
@@ -57,7 +60,7 @@ use std::process::ExitCode;
 
 /// Runs the program with these policies besides the built-in ones; the first is the default.
 pub fn main(policies: &'static [PolicyInfo]) -> ExitCode {
-    cli::offer(policies);
+    offered::offer(policies);
     match command(&Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {

@@ -2,8 +2,9 @@
 
 //! One simulated run: which workload, on which machine, under which policy.
 
-use crate::cli::{What, catalog};
+use crate::offered::catalog;
 use crate::shipped;
+use crate::what::What;
 use anyhow::{Context, Result, anyhow, bail};
 use pandemonium_engine::knobs::{KeySet, Values};
 use pandemonium_engine::time::Span;

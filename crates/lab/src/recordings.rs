@@ -4,11 +4,11 @@
 //! them.
 
 use crate::any_bytes::recording as survive_any;
-use crate::cli::What;
 use crate::explain::explain;
 use crate::play::Case;
 use crate::replay::waits;
 use crate::simulated;
+use crate::what::What;
 use anyhow::Result;
 use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::task::{Arrival, Comm};

@@ -3,7 +3,8 @@
 //! `pandemonium_lab replay`: whether a policy decides again what a recording's policy decided, and
 //! where not.
 
-use crate::cli::{ReplayArgs, catalog};
+use crate::cli::ReplayArgs;
+use crate::offered::catalog;
 use crate::table::{Cell, Table};
 use anyhow::{Result, anyhow};
 use pandemonium_engine::PolicyInfo;

@@ -3,25 +3,25 @@
 //! `pandemonium_lab rules`: each switch of a policy turned over on a set of mixes, and how far that
 //! moves what a person notices.
 
-use crate::cli::{RulesArgs, What, catalog};
+use crate::cli::RulesArgs;
 use crate::mean::{Mean, USUAL};
-use crate::mixes::{self, Mix};
+use crate::mix::{Mix, mix, ratio};
+use crate::offered::catalog;
 use crate::parallel::play_each;
 use crate::play::{Case, Played};
 use crate::shipped;
 use crate::table::{self, Cell, Table};
+use crate::what::What;
 use anyhow::{Result, anyhow, bail};
 use pandemonium_engine::PolicyInfo;
 use pandemonium_engine::knobs::Knob;
 use pandemonium_engine::time::Span;
-use pandemonium_statistics::mix::judge::{Line, Pair, judge};
+use pandemonium_statistics::mix::judge::{Line, judge};
 use pandemonium_statistics::sample::Sample;
 use std::process::ExitCode;
 
 /// The seed of what the tasks of a mix draw while they run, and one that shows what chance does.
 const SEEDS: [u64; 2] = [1, 2];
-/// The shortest time that a ratio divides by, in microseconds: no person notices less.
-const NOTICED_US: f64 = 100.0;
 /// What the first row is called.
 const CHANCE: &str = "(another seed)";
 
@@ -91,7 +91,7 @@ impl Ran {
     fn of(case: &Case, played: Played) -> Ran {
         let outcome = &played.tried.outcome;
         Ran {
-            mix: mixes::mix(case, &played),
+            mix: mix(case, &played),
             is_good: played.tried.verdict.is_ok(),
             trail: (outcome.switches, outcome.rounds, outcome.idle),
         }
@@ -185,11 +185,6 @@ impl Worth {
         row.push(self.complaints.into());
         row
     }
-}
-
-/// The judged scheduler's time by the other's, where shorter ones are all the same to a person.
-pub fn ratio(pair: &Pair) -> f64 {
-    pair.us.max(NOTICED_US) / pair.base_us.max(NOTICED_US)
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 //! `pandemonium_lab run`: one workload under some policies.
 
-use crate::cli::{Format, RunArgs, chosen};
+use crate::cli::RunArgs;
+use crate::offered::chosen;
 use crate::play::{Case, Played};
 use crate::simulated;
-use crate::table::{self, Cell, Table};
+use crate::table::{self, Cell, Format, Table};
 use crate::timeline::Timeline;
 use anyhow::{Context, Result, ensure};
 use pandemonium_engine::durations::Durations;

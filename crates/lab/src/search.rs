@@ -12,12 +12,14 @@ pub mod metric;
 mod space;
 mod verdict;
 
-use crate::cli::{SearchArgs, What, catalog};
+use crate::cli::SearchArgs;
 use crate::mean::Mean;
-use crate::mixes::{self, Mix};
+use crate::mix::{Mix, mix};
+use crate::offered::catalog;
 use crate::parallel::play_each;
 use crate::play::Case;
 use crate::table::{Cell, Table};
+use crate::what::What;
 use anyhow::{Result, bail, ensure};
 use halving::{Plan, Step};
 use journal::{Journal, Outcome, Run};
@@ -195,13 +197,13 @@ impl Bench {
         bases.dedup();
         bases.retain(|run| !self.bases.contains_key(run));
         let cases: Vec<Case> = bases.iter().map(|run| self.case(run)).collect::<Result<_>>()?;
-        let mixes = play_each(&cases, |_, case, played| mixes::mix(case, &played));
+        let mixes = play_each(&cases, |_, case, played| mix(case, &played));
         self.bases.extend(bases.into_iter().zip(mixes));
         let cases: Vec<Case> = runs.iter().map(|run| self.case(run)).collect::<Result<_>>()?;
         let outcomes = play_each(&cases, |number, case, played| {
             let run = &runs[number];
             let outcome = match played.tried.verdict {
-                Ok(()) => Some(losses(&self.bases[&run.base()], &mixes::mix(case, &played))?),
+                Ok(()) => Some(losses(&self.bases[&run.base()], &mix(case, &played))?),
                 Err(_) => None,
             };
             self.journal.write(run, &outcome)?;

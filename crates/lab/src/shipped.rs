@@ -2,11 +2,13 @@
 
 //! The workloads that come with the lab.
 
-use crate::cli::MIX_CPUS;
 use anyhow::{Context, Result, bail};
 use pandemonium_sim::topology::Shape;
 use pandemonium_sim::workload::Workload;
 use std::fs;
+
+/// CPUs of a mix unless the command line has them.
+pub const MIX_CPUS: u32 = 2;
 
 macro_rules! workloads {
     ($($name:literal)*) => {

@@ -3,7 +3,8 @@
 //! `pandemonium_lab swarm`: many drawn runs on all cores, and the smallest form of the first that
 //! fails.
 
-use crate::cli::{SwarmArgs, catalog};
+use crate::cli::SwarmArgs;
+use crate::offered::catalog;
 use crate::parallel;
 use crate::play::Case;
 use anyhow::Result;

@@ -2,9 +2,20 @@
 
 //! Tables of typed cells, printed as text, CSV or JSON.
 
-use crate::cli::Format;
+use clap::ValueEnum;
 use pandemonium_engine::time::Span;
 use pandemonium_statistics::table;
+
+/// How tables are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Text,
+    /// Comma-separated values
+    Csv,
+    /// JSON
+    Json,
+}
 
 /// A cell: text, or a number that stays a number in CSV and JSON.
 #[derive(Clone, Debug, PartialEq)]

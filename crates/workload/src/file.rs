@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A workload file as a whole: the machine, the duration, the tables of tasks, and errors that name
-//! line, column and what was expected.
+//! A workload file as a whole: the machine, the duration, and the tables of tasks.
 
+use crate::error::FileError;
 use crate::table::{Reader, TaskTable};
 use pandemonium_engine::task::CPUS_MAX;
 use pandemonium_engine::time::Span;
 use pandemonium_sim::topology::Shape;
 use pandemonium_sim::workload::Workload;
 use serde::Deserialize;
-use std::fmt;
 use toml::Spanned;
 
 /// Number of CPUs if neither the file nor the command line has one.
@@ -43,39 +42,6 @@ struct MachineTable {
     node: Option<u32>,
     fast: Option<u32>,
     slow_percent: Option<u32>,
-}
-
-/// Why and where a file is refused.
-#[derive(Debug)]
-pub struct FileError {
-    line: usize,
-    column: usize,
-    why: String,
-    text: String,
-}
-
-impl fmt::Display for FileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (line, column) = (self.line, self.column);
-        write!(f, "line {line}, column {column}: {}\n{line:5} | {}\n", self.why, self.text)?;
-        write!(f, "      | {:>column$}", "^")
-    }
-}
-
-impl std::error::Error for FileError {}
-
-impl FileError {
-    pub(crate) fn new(source: &str, at: usize, why: impl Into<String>) -> FileError {
-        let at = at.min(source.len());
-        let before = source.get(..at).unwrap_or_default();
-        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        FileError {
-            line: before.matches('\n').count() + 1,
-            column: before[start..].chars().count() + 1,
-            why: why.into(),
-            text: source[start..].lines().next().unwrap_or_default().to_owned(),
-        }
-    }
 }
 
 /// The workload and the machine of a file. `cpus` overrides the file's number of CPUs.

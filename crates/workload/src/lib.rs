@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod error;
 mod file;
 mod formula;
 pub mod mix;
@@ -31,5 +32,6 @@ mod parts;
 mod programs;
 mod table;
 
-pub use file::{FileError, read};
+pub use error::FileError;
+pub use file::read;
 pub use parts::parts;

@@ -2,7 +2,7 @@
 
 //! The kinds: what the tasks of a table do, as programs.
 
-use crate::file::FileError;
+use crate::error::FileError;
 use crate::table::{Kind, Reader};
 use pandemonium_engine::time::Span;
 use pandemonium_sim::workload::{Draw, Group, Step};

@@ -2,7 +2,7 @@
 
 //! The table of one kind of tasks: its fields, and what of it does not depend on the kind.
 
-use crate::file::FileError;
+use crate::error::FileError;
 use crate::formula;
 use pandemonium_engine::time::Span;
 use pandemonium_engine::topology::CpuMask;

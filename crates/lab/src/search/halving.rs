@@ -98,7 +98,7 @@ fn field(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::catalog;
+    use crate::offered::catalog;
 
     const PLAN: Plan = Plan { rounds: 4, settings: 54, seeds: 50, seed: 1 };
 

@@ -3,8 +3,7 @@
 //! What a search makes better, and what it holds.
 
 use crate::mean::Mean;
-use crate::mixes::Mix;
-use crate::rules::ratio;
+use crate::mix::{Mix, ratio};
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use pandemonium_statistics::mix::Notice;

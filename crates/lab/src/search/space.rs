@@ -141,7 +141,7 @@ fn rounded(knob: &Knob, value: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::catalog;
+    use crate::offered::catalog;
 
     fn space(names: &[&str]) -> Result<Space> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();

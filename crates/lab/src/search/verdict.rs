@@ -5,9 +5,9 @@
 use super::Means;
 use super::halving::SURVIVORS;
 use super::metric::{Hold, Metric};
-use crate::cli::{Format, SearchArgs};
+use crate::cli::SearchArgs;
 use crate::mean::{Mean, student};
-use crate::table::{self, Cell, Table};
+use crate::table::{self, Cell, Format, Table};
 use pandemonium_print::print as print_line;
 
 /// The quantile of the normal distribution that holds for all [`SURVIVORS`] at once in 95 of 100

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Forks: the account of a task's forks, fork loops, and how a forked task begins.
+//! Forks: the account of a task's forks, fork loops, and which task was just forked.
 //!
 //! The CPU time of a fork is spent for the child: it counts neither towards the parent's usual run
 //! nor towards demotion, and it lengthens the parent's slice.
 
-use super::Pandemonium;
-use super::classify::Classification;
-use super::known::NamePrediction;
 use super::share::Share;
-use pandemonium_engine::runqueue::Slot;
 use pandemonium_engine::task::{Arrival, Cause};
 use pandemonium_engine::time::{Span, Stamp};
 
@@ -82,26 +78,6 @@ pub fn has_just_forked(arrival: &Arrival) -> bool {
         None => arrival.stopped == Stamp::default(),
     };
     arrival.cause == Cause::New && has_not_run
-}
-
-impl Pandemonium {
-    /// Starts a forked task, and notes the fork with the parent, which is the waker of a task that
-    /// has never run. The task has its parent's name, which predicts nothing about it, so only a
-    /// listed name counts. A fork loop's child is part of the loop.
-    pub(super) fn begin_forked(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) {
-        let parent = arrival.facts.and_then(|facts| self.table.find(facts.waker?));
-        let fork_loop = parent.is_some_and(|parent| {
-            let task = self.table.data_mut(parent);
-            task.behaviour.forks.note();
-            task.classification.fork_loop
-        });
-        let name = self.classifier.look_up(&arrival.comm);
-        let task = self.table.data_mut(slot);
-        task.comm = arrival.comm;
-        task.name_prediction = NamePrediction::Inherited;
-        task.classification = Classification { fork_loop, ..Classification::of(name) };
-        task.behaviour.begin(now, arrival);
-    }
 }
 
 #[cfg(test)]

@@ -94,6 +94,15 @@ impl Task {
         observed.is_some() && arrival.facts.is_some_and(|facts| facts.has_slept())
     }
 
+    /// The task was just forked. It has its parent's name, which predicts nothing about it, so only
+    /// a listed name counts.
+    pub fn begin_forked(&mut self, now: Stamp, arrival: &Arrival, name: Name, fork_loop: bool) {
+        self.comm = arrival.comm;
+        self.name_prediction = NamePrediction::Inherited;
+        self.classification = Classification { fork_loop, ..Classification::of(name) };
+        self.behaviour.begin(now, arrival);
+    }
+
     /// CPU time since the last message.
     pub fn used(&mut self, arrival: &Arrival) -> Span {
         let (used, accounted) = match &arrival.facts {

@@ -12,9 +12,9 @@
 //! `share` are pure functions of their arguments; `pick` and `explain` read the policy and change
 //! nothing. `behaviour`, `classify`, `known`, `forks`, `fair`, `placement`, `assigned`,
 //! `batch_starvation` and `crowd` each keep some state, which messages, dispatches or the user
-//! change, and answer by that state and their arguments alone. `learning`, `hotplug`,
-//! `begin_forked` in `forks` and `charge_deficit` in `standing_orders` change the policy itself. No
-//! module reads a clock: time is an argument.
+//! change, and answer by that state and their arguments alone. `learning`, `hotplug` and
+//! `charge_deficit` in `standing_orders` change the policy itself. No module reads a clock: time is
+//! an argument.
 
 mod assigned;
 mod batch_starvation;
@@ -162,6 +162,19 @@ impl Pandemonium {
         let name = self.classifier.look_up(&arrival.comm);
         self.predictions += u64::from(known.is_some());
         self.table.data_mut(slot).begin_as(now, arrival, name, known)
+    }
+
+    /// Starts a forked task ([`Task::begin_forked`]), and notes the fork with the parent, which is
+    /// the waker of a task that has never run. A fork loop's child is part of the loop.
+    fn begin_forked(&mut self, slot: Slot, now: Stamp, arrival: &Arrival) {
+        let parent = arrival.facts.and_then(|facts| self.table.find(facts.waker?));
+        let fork_loop = parent.is_some_and(|parent| {
+            let task = self.table.data_mut(parent);
+            task.behaviour.forks.note();
+            task.classification.fork_loop
+        });
+        let name = self.classifier.look_up(&arrival.comm);
+        self.table.data_mut(slot).begin_forked(now, arrival, name, fork_loop);
     }
 
     /// Updates the task from its message: CPU time used, behaviour, classification. `since` is the

@@ -7,10 +7,10 @@ use super::dispatch_order::{Group, budget};
 use super::dsq_key::key_offset;
 use super::fair::ordinary_batch_weight;
 use super::known::Rank;
-use pandemonium_engine::Policy;
-use pandemonium_engine::orders::{Bounds, Order, StandingOrders};
+use pandemonium_engine::orders::{Bounds, Order};
 use pandemonium_engine::task::{Dispatch, Tier};
 use pandemonium_engine::time::Stamp;
+use pandemonium_engine::{Policy, StandingOrders};
 
 /// The highest tier of which so many tasks wait, with those of higher tiers, that orders would take
 /// the CPUs which these need. Each of a few urgent tasks that wait among many CPUs has interrupted

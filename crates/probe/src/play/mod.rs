@@ -7,13 +7,15 @@
 //! same numbers as the simulator's tasks.
 
 mod cli;
+mod executed;
 mod player;
+mod process;
 mod seat;
 mod shared;
 mod spawn;
 
 pub use cli::PlayArguments;
-pub use spawn::{EXECUTED, executed};
+pub use executed::{EXECUTED, executed};
 
 use crate::report::Report;
 use crate::setting;

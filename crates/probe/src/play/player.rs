@@ -4,7 +4,7 @@
 
 use super::seat::Row;
 use super::shared::{Control, Recorder, Work};
-use super::spawn;
+use super::{executed, process};
 use crate::tasks::clock::{now_ns, sleep_until};
 use crate::tasks::work;
 use pandemonium_sim::random::Random;
@@ -104,7 +104,7 @@ impl<'a> Player<'a> {
                 Step::Exit => return,
             }
         }
-        spawn::stand_still()
+        process::stand_still()
     }
 
     fn rounds(&self, ns: u64) -> u64 {
@@ -174,7 +174,7 @@ impl<'a> Player<'a> {
                     player.end();
                     player.at = 1;
                 }
-                spawn::die_with_parent();
+                process::die_with_parent();
                 player.play();
                 // SAFETY: plain exit.
                 unsafe { libc::_exit(0) }
@@ -206,7 +206,7 @@ impl<'a> Player<'a> {
                 _ => {}
             }
         }
-        spawn::become_program(&words);
+        executed::become_program(&words);
         self.world.control.count_failed();
     }
 }

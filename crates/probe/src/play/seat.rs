@@ -2,6 +2,7 @@
 
 //! A row of tasks: how they wake each other, and the times that are being measured.
 
+use super::process::stand_still;
 use crate::tasks::futex::futex;
 use crate::tasks::load::pipe;
 use anyhow::Result;
@@ -44,7 +45,7 @@ impl Row {
     pub fn wait(&self, place: u32) {
         match self.seats.get(place as usize) {
             Some(seat) => seat.wait(),
-            None => super::spawn::stand_still(),
+            None => stand_still(),
         }
     }
 

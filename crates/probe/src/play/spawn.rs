@@ -4,16 +4,14 @@
 //! it, or one process that keeps the jobs of a group going.
 
 use super::player::{Player, World};
+use super::process::{die_with_parent, stand_still, take_name};
 use super::seat::Row;
 use crate::tasks::clock::sleep_until;
-use crate::tasks::work::{self, THIS_PROGRAM};
-use anyhow::{Context, Result, bail, ensure};
+use crate::tasks::work;
+use anyhow::{Result, bail, ensure};
 use pandemonium_sim::workload::{Group, Place, Step};
-use std::ffi::CString;
 use std::thread;
 
-/// The argument that makes this program play a task that was executed: its name and its steps.
-pub const EXECUTED: &str = "executed";
 /// Stack of a thread: it computes and makes system calls.
 const STACK: usize = 64 << 10;
 
@@ -212,54 +210,4 @@ fn set_class(world: &World, group: &Group) {
     if refused {
         world.control.count_refused();
     }
-}
-
-fn take_name(name: &str) {
-    if let Ok(name) = CString::new(name) {
-        // SAFETY: a terminated name; the kernel cuts it after 15 bytes.
-        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-    }
-}
-
-/// The kernel kills the caller when its parent ends.
-pub fn die_with_parent() {
-    // SAFETY: takes a signal.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-}
-
-/// Waits for ever, for a task that has nothing left to do.
-pub fn stand_still() -> ! {
-    loop {
-        // SAFETY: sleeps until a signal.
-        unsafe { libc::pause() };
-    }
-}
-
-/// Executes this program to play the steps in `words`, after the name. Returns if that fails.
-pub fn become_program(words: &[String]) {
-    let words = ["probe", EXECUTED].into_iter().chain(words.iter().map(String::as_str));
-    let words: Vec<CString> = words.filter_map(|word| CString::new(word).ok()).collect();
-    let pointers = words.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]);
-    let pointers: Vec<*const libc::c_char> = pointers.collect();
-    // SAFETY: terminated strings, and a list of them that ends in null.
-    unsafe { libc::execv(THIS_PROGRAM.as_ptr(), pointers.as_ptr()) };
-}
-
-/// The life of a task that was executed: a name, then work in rounds and sleeps in nanoseconds.
-///
-/// # Errors
-///
-/// If a word is no step.
-pub fn executed(mut words: impl Iterator<Item = String>) -> Result<()> {
-    take_name(&words.next().context("a name is missing")?);
-    for word in words {
-        let number =
-            |text: &str| text.parse::<u64>().with_context(|| format!("{word:?} is no step"));
-        match word.split_at_checked(1) {
-            Some(("w", rounds)) => work::burn(number(rounds)?.min(u64::from(u32::MAX)) as u32),
-            Some(("s", ns)) => sleep_until(crate::tasks::clock::now_ns() + number(ns)?),
-            _ => bail!("{word:?} is no step"),
-        }
-    }
-    Ok(())
 }

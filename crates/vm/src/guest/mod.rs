@@ -10,6 +10,7 @@ pub mod distribution;
 pub mod kernel;
 pub mod memory;
 pub mod metronome;
+pub mod processes;
 pub mod quiet;
 pub mod report;
 pub mod scheduler;

@@ -8,15 +8,23 @@
 
 use super::boot;
 use super::clock::{now_ns, sleep_until};
-use super::work;
+use super::{wakeups, work};
 use anyhow::{Result, ensure};
 use pandemonium_probe::tasks::probe::Samples;
+use std::fmt;
 use std::mem::take;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 const GAP_NS: u64 = 5_000_000;
+/// How long each of two probes measures wakeups, in seconds.
+const PROBES_S: [u64; 2] = [1, 2];
+/// By then they measure.
+const GLANCE: Duration = Duration::from_millis(50);
+/// The longest that a wakeup may wait beyond a real-time task.
+const WORST_US: f64 = 200_000.0;
 
 /// One such task on each CPU, until the value is dropped.
 pub struct Witness {
@@ -53,6 +61,51 @@ impl Witness {
         let late_ns = take(&mut *self.shared.late_ns());
         ensure!(!late_ns.is_empty(), "no real-time task woke up meanwhile");
         Ok(Samples::of_times(late_ns))
+    }
+
+    /// Does `work` while wakeups are measured. Two probes follow each other in turn, so that one of
+    /// them measures at any time.
+    pub fn while_measuring<T>(&self, work: impl FnOnce() -> T) -> Result<(T, Waited)> {
+        self.begin();
+        let is_over = AtomicBool::new(false);
+        let measure = |seconds| {
+            let mut worst: f64 = 0.0;
+            while !is_over.load(Ordering::Relaxed) {
+                worst = worst.max(wakeups::start(seconds)?.finish()?.worst_us());
+            }
+            Ok(worst)
+        };
+        std::thread::scope(|scope| {
+            let probes = PROBES_S.map(|seconds| scope.spawn(move || measure(seconds)));
+            std::thread::sleep(GLANCE);
+            let result = work();
+            is_over.store(true, Ordering::Relaxed);
+            let worst: Result<Vec<f64>> =
+                probes.into_iter().map(|probe| probe.join().expect("it does not panic")).collect();
+            let worst_us = worst?.into_iter().fold(0.0, f64::max);
+            Ok((result, Waited { worst_us, real_time_us: self.take()?.worst_us() }))
+        })
+    }
+}
+
+/// The longest wait of a wakeup, and of a real-time task meanwhile, in microseconds.
+pub struct Waited {
+    pub worst_us: f64,
+    pub real_time_us: f64,
+}
+
+impl Waited {
+    /// Expects that no wakeup has waited for long beyond what every task has to wait for.
+    pub fn expect_short(&self) -> Result<()> {
+        ensure!(self.worst_us - self.real_time_us <= WORST_US, "too long: {self}");
+        Ok(())
+    }
+}
+
+impl fmt::Display for Waited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Waited { worst_us, real_time_us } = self;
+        write!(f, "the longest wakeup took {worst_us:.0} us, of a real-time task {real_time_us:.0}")
     }
 }
 

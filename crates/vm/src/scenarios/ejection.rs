@@ -3,8 +3,8 @@
 //! The kernel unloads the scheduler: it says why, names the culprit, and writes a report.
 
 use super::errors::EJECTED;
-use super::held_up::make_real_time;
 use crate::guest::load::{Kind, Load};
+use crate::guest::processes::make_real_time;
 use crate::guest::scheduler::{Ended, Scheduler};
 use crate::guest::{Guest, kernel, report};
 use crate::scenario::{Scenario, USUAL};

@@ -4,10 +4,10 @@
 //! (`suite --only faults --scheduler FILE`). It judges nothing: the notes are a table for
 //! docs/results.md.
 
-use super::held_up::{bind, make_real_time, signal};
 use super::pressure::Bomb;
 use crate::guest::crowd::{Crowd, Life};
 use crate::guest::load::{Kind, Load};
+use crate::guest::processes::{bind, make_real_time, signal};
 use crate::guest::scheduler::{OURS, Scheduler};
 use crate::guest::{Guest, kernel, report, wakeups};
 use crate::scenario::{FULL_SPEED, Scenario};

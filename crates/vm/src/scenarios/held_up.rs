@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A scheduler whose processes are stopped, or whose output is not read.
+//! A scheduler whose processes are stopped, or get no CPU.
 
-use super::hotplug;
 use crate::guest::load::{Kind, Load};
+use crate::guest::processes::{bind, make_real_time, signal};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, family, kernel, probe::Samples, report, wakeups, watch};
 use crate::scenario::{FULL_SPEED, Scenario, USUAL};
@@ -93,24 +93,6 @@ pub const ALL: &[Scenario] = &[
         exact: true,
         once: true,
         run: real_time_forks,
-        ..USUAL
-    },
-    Scenario {
-        name: "unread",
-        about: "the scheduler prints into a full pipe: it restarts for a CPU that comes online, \
-            and ends at a signal",
-        limit_s: 60,
-        once: true,
-        run: unread,
-        ..USUAL
-    },
-    Scenario {
-        name: "no-reader",
-        about: "the scheduler prints and warns into closed pipes: it restarts for a CPU that comes \
-            online, and ends at a signal",
-        limit_s: 60,
-        once: true,
-        run: no_reader,
         ..USUAL
     },
 ];
@@ -417,27 +399,6 @@ fn real_time_forks(guest: &Guest) -> Result<()> {
     scheduler.finish().map(drop)
 }
 
-pub(super) fn bind(pid: libc::pid_t, cpu: usize) -> Result<()> {
-    // SAFETY: plain system calls; all-zero is an empty set of CPUs.
-    let bound = unsafe {
-        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut cpus);
-        libc::sched_setaffinity(pid, size_of_val(&cpus), &cpus)
-    };
-    ensure!(bound == 0, "process {pid} could not be bound to CPU {cpu}");
-    Ok(())
-}
-
-pub(super) fn make_real_time(load: &Load) -> Result<()> {
-    let lowest = libc::sched_param { sched_priority: 1 };
-    for worker in load.workers() {
-        // SAFETY: a plain system call.
-        let set = unsafe { libc::sched_setscheduler(worker.pid, libc::SCHED_FIFO, &lowest) };
-        ensure!(set == 0, "{} could not become real-time", worker.name);
-    }
-    Ok(())
-}
-
 pub(super) fn report_waits(waits: &Samples) {
     let [p50, p99, worst] = [waits.quantile_us(500), waits.quantile_us(990), waits.worst_us()];
     report::note(format!("wakeups p50 {p50:.0} us, p99 {p99:.0}, worst {worst:.0}"));
@@ -460,41 +421,4 @@ pub(super) fn expect_stall(scheduler: &Scheduler, cause: &str) -> Result<u64> {
     let is_told = |line: &String| line.contains("did not decide") && line.contains(cause);
     ensure!(told.iter().any(is_told), "it did not tell about the stall: {told:?}");
     Ok(ms)
-}
-
-pub(super) fn signal(pid: libc::pid_t, signal: libc::c_int) -> Result<()> {
-    // SAFETY: a plain system call.
-    ensure!(unsafe { libc::kill(pid, signal) } == 0, "process {pid} has ended");
-    Ok(())
-}
-
-fn no_reader(guest: &Guest) -> Result<()> {
-    // Without a part of the fast path it warns.
-    let warns = ["--break-fast-path", "new-tasks"];
-    restart_unheard(guest, Scheduler::start_without_readers, &warns, Duration::ZERO)
-}
-
-fn unread(guest: &Guest) -> Result<()> {
-    // A pipe of one page is full after twenty lines.
-    restart_unheard(guest, Scheduler::start_unread, &[], SETTLE * 4)
-}
-
-/// A scheduler that prints ten lines a second, for `prints`, starts again for a CPU that comes
-/// online, as it does with a domain.
-fn restart_unheard(
-    guest: &Guest,
-    start: fn(&Guest, &[&str]) -> Result<Scheduler>,
-    arguments: &[&str],
-    prints: Duration,
-) -> Result<()> {
-    let arguments = [&["--stats", "0.1", "--primary-domain", "0"], arguments].concat();
-    let last = guest.cpus - 1;
-    kernel::set_online(last, false)?;
-    let scheduler = start(guest, &arguments)?;
-    let load = Load::start(&vec![Kind::Hog; 2 * guest.cpus])?;
-    sleep(prints);
-    hotplug::restart_at(&scheduler, last, true)?;
-    watch::every_worker_moves(&load, 2, |_| scheduler.expect_in_charge())?;
-    drop(load);
-    scheduler.finish().map(drop)
 }

@@ -3,7 +3,6 @@
 //! A CPU goes offline and online: the scheduler stays loaded on Linux 7.0 and later, unless the
 //! user asks for a domain.
 
-use super::upgrade::while_measuring;
 use crate::guest::load::{Kind, Load, mix};
 use crate::guest::scheduler::Scheduler;
 use crate::guest::statistics::Statistics;
@@ -79,7 +78,7 @@ fn hotplug_100(guest: &Guest) -> Result<()> {
     let witness = Witness::start(guest.cpus)?;
     let mut worst: f64 = 0.0;
     cycles(100, || {
-        let (done, waited) = while_measuring(&witness, || {
+        let (done, waited) = witness.while_measuring(|| {
             switch(guest, &scheduler, false)?;
             switch(guest, &scheduler, true)
         })?;
@@ -117,7 +116,7 @@ fn signal_after_restart(guest: &Guest) -> Result<()> {
     let witness = Witness::start(guest.cpus)?;
     for online in [false, true] {
         let (restarted, waited) =
-            while_measuring(&witness, || restart_at(&scheduler, last, online))?;
+            witness.while_measuring(|| restart_at(&scheduler, last, online))?;
         restarted?;
         report::note(waited.to_string());
         waited.expect_short()?;

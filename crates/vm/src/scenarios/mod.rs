@@ -24,6 +24,7 @@ mod mix;
 mod modes;
 mod offline;
 mod orders;
+mod output;
 mod phases;
 mod pipes;
 mod planted;
@@ -53,6 +54,7 @@ pub const SUITE: &[&[Scenario]] = &[
     check::ALL,
     unit::ALL,
     held_up::ALL,
+    output::ALL,
     planted::ALL,
     wakers::ALL,
     control::ALL,

@@ -3,10 +3,10 @@
 //! Options that change the policy's rules, each with the tasks that it concerns. In exact mode: in
 //! fast mode a busy host would delay every task.
 
-use super::held_up::bind;
 use crate::guest::lives::Life;
 use crate::guest::load::{Kind, Load};
 use crate::guest::probe::Samples;
+use crate::guest::processes::bind;
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, clock, report, wakeups, watch};
 use crate::scenario::{Scenario, USUAL};

@@ -2,10 +2,10 @@
 
 //! CPUs that are offline before the scheduler starts, as with SMT switched off.
 
-use super::held_up::bind;
 use super::hotplug::switch;
 use super::record;
 use crate::guest::load::{Kind, Load};
+use crate::guest::processes::bind;
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, kernel, report, wakeups, watch};
 use crate::scenario::{Scenario, USUAL};

@@ -4,8 +4,9 @@
 
 use super::ejection::expect_report;
 use super::errors::EJECTED;
-use super::held_up::{SETTLE, STALL_S, expect_early, expect_stall, signal};
+use super::held_up::{SETTLE, STALL_S, expect_early, expect_stall};
 use crate::guest::load::{Kind, Load};
+use crate::guest::processes::signal;
 use crate::guest::scheduler::{EXIT_LIMIT, Ended, STOP_LIMIT, Scheduler};
 use crate::guest::wait::wait_for;
 use crate::guest::{Guest, kernel, report, wakeups, watch};

@@ -13,15 +13,13 @@ use crate::guest::scheduler::Scheduler;
 use crate::guest::statistics::Statistics;
 use crate::guest::wait::wait_for;
 use crate::guest::witness::Witness;
-use crate::guest::{Guest, report, wakeups, watch};
+use crate::guest::{Guest, report, watch};
 use crate::scenario::{FULL_SPEED, Scenario};
 use anyhow::{Context, Result, bail, ensure};
-use std::fmt;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Runs by name only, since it loads twice in exact time: `suite --only upgrade`.
@@ -64,8 +62,7 @@ pub const UPGRADE_FAILS: Scenario = Scenario {
     ..UPGRADE
 };
 
-/// The longest wakeup, and the longest time of the kernel's own scheduler.
-const WORST_US: f64 = 200_000.0;
+/// The longest time of the kernel's own scheduler.
 const PAUSE_US: u64 = 100_000;
 /// Longer than an upgrade takes beside hogs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -73,8 +70,6 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// Until the first standing order is executed after an upgrade. No order is handed on, and a task
 /// gets one within some wakeups.
 const ORDERS_LIMIT: Duration = Duration::from_secs(2);
-/// How long each of two probes measures wakeups, in seconds.
-const PROBES_S: [u64; 2] = [1, 2];
 /// The program, and where it is kept while something else has its place.
 const PROGRAM: &str = "/bin/scx_pandemonium_user";
 const KEPT: &str = "/bin/kept";
@@ -136,7 +131,7 @@ fn start_load(guest: &Guest) -> Result<Load> {
 /// Returns how long the kernel's own scheduler ran, and the longest wakeup, in microseconds.
 fn upgrade_once(scheduler: &Scheduler, witness: &Witness, number: u64) -> Result<(u64, f64)> {
     let start = Instant::now();
-    let (upgraded, waited) = while_measuring(witness, || {
+    let (upgraded, waited) = witness.while_measuring(|| {
         ask_for_upgrade(scheduler);
         wait_for_upgrade(number)
     })?;
@@ -158,54 +153,6 @@ fn upgrade_once(scheduler: &Scheduler, witness: &Witness, number: u64) -> Result
         Ok(scheduler.statistics()?.count("nr_orders")? > 0)
     })?;
     Ok((pause, waited.worst_us))
-}
-
-/// The longest wait of a wakeup, and of a real-time task meanwhile, in microseconds.
-pub(super) struct Waited {
-    pub worst_us: f64,
-    pub real_time_us: f64,
-}
-
-impl Waited {
-    /// Expects that no wakeup has waited for long beyond what every task has to wait for.
-    pub fn expect_short(&self) -> Result<()> {
-        ensure!(self.worst_us - self.real_time_us <= WORST_US, "too long: {self}");
-        Ok(())
-    }
-}
-
-impl fmt::Display for Waited {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Waited { worst_us, real_time_us } = self;
-        write!(f, "the longest wakeup took {worst_us:.0} us, of a real-time task {real_time_us:.0}")
-    }
-}
-
-/// Does `work` while wakeups are measured. Two probes follow each other in turn, so that one of
-/// them measures at any time.
-pub(super) fn while_measuring<T>(
-    witness: &Witness,
-    work: impl FnOnce() -> T,
-) -> Result<(T, Waited)> {
-    witness.begin();
-    let is_over = AtomicBool::new(false);
-    let measure = |seconds| {
-        let mut worst: f64 = 0.0;
-        while !is_over.load(Ordering::Relaxed) {
-            worst = worst.max(wakeups::start(seconds)?.finish()?.worst_us());
-        }
-        Ok(worst)
-    };
-    std::thread::scope(|scope| {
-        let probes = PROBES_S.map(|seconds| scope.spawn(move || measure(seconds)));
-        std::thread::sleep(GLANCE);
-        let result = work();
-        is_over.store(true, Ordering::Relaxed);
-        let worst: Result<Vec<f64>> =
-            probes.into_iter().map(|probe| probe.join().expect("it does not panic")).collect();
-        let worst_us = worst?.into_iter().fold(0.0, f64::max);
-        Ok((result, Waited { worst_us, real_time_us: witness.take()?.worst_us() }))
-    })
 }
 
 /// Between the two programs no statistics are served.

@@ -5,7 +5,6 @@
 use super::kept::Stopped;
 use super::{
     LIMIT, ask_for_upgrade, expect_kept, start_load, upgrade_once, wait_for_line, wait_for_upgrade,
-    while_measuring,
 };
 use crate::guest::load::Load;
 use crate::guest::scheduler::Scheduler;
@@ -35,7 +34,7 @@ pub(super) fn upgrade_fails(guest: &Guest) -> Result<()> {
     let stopped = Stopped::start(guest)?;
     let witness = Witness::start(guest.cpus)?;
     let old = scheduler.worker()?;
-    let (upgraded, waited) = while_measuring(&witness, || {
+    let (upgraded, waited) = witness.while_measuring(|| {
         fail_to_upgrade(&scheduler, &load, old)?;
         wait_for_upgrade(1).context("when it can load")
     })?;

@@ -4,11 +4,11 @@
 
 use crate::guest::lives::Life;
 use crate::guest::load::{Kind, Load};
+use crate::guest::processes::signal;
 use crate::guest::scheduler::Scheduler;
 use crate::guest::wait::wait_for;
 use crate::guest::{Guest, family, report, watch};
 use crate::scenarios::control::ask;
-use crate::scenarios::held_up::signal;
 use anyhow::{Context, Result, ensure};
 use std::thread::sleep;
 use std::time::Duration;
