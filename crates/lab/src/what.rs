@@ -24,7 +24,7 @@ pub struct What {
     #[arg(long = "cost", value_name = "COST=VALUE")]
     pub cost: Vec<String>,
 
-    /// Simulate a machine whose kernel refuses the fast path
+    /// Simulate a kernel that refuses the fast path
     #[arg(long)]
     pub no_fast_path: bool,
 

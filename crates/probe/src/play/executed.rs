@@ -2,8 +2,8 @@
 
 //! Tasks that execute a program: this one, which then plays the steps that are its arguments.
 
-use super::process::take_name;
 use crate::tasks::clock::{now_ns, sleep_until};
+use crate::tasks::process::take_name_of;
 use crate::tasks::work::{self, THIS_PROGRAM};
 use anyhow::{Context, Result, bail};
 use std::ffi::CString;
@@ -27,7 +27,7 @@ pub fn become_program(words: &[String]) {
 ///
 /// If a word is no step.
 pub fn executed(mut words: impl Iterator<Item = String>) -> Result<()> {
-    take_name(&words.next().context("a name is missing")?);
+    take_name_of(&words.next().context("a name is missing")?);
     for word in words {
         let number =
             |text: &str| text.parse::<u64>().with_context(|| format!("{word:?} is no step"));

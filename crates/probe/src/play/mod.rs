@@ -9,7 +9,6 @@
 mod cli;
 mod executed;
 mod player;
-mod process;
 mod seat;
 mod shared;
 mod spawn;

@@ -2,10 +2,11 @@
 
 //! A task that plays the program of its group, step by step, as the simulator's tasks do.
 
+use super::executed::become_program;
 use super::seat::Row;
 use super::shared::{Control, Recorder, Work};
-use super::{executed, process};
 use crate::tasks::clock::{now_ns, sleep_until};
+use crate::tasks::process::{die_with_parent, stand_still};
 use crate::tasks::work;
 use pandemonium_sim::random::Random;
 use pandemonium_sim::workload::{Draw, Group, Step, Workload};
@@ -104,7 +105,7 @@ impl<'a> Player<'a> {
                 Step::Exit => return,
             }
         }
-        process::stand_still()
+        stand_still()
     }
 
     fn rounds(&self, ns: u64) -> u64 {
@@ -174,7 +175,7 @@ impl<'a> Player<'a> {
                     player.end();
                     player.at = 1;
                 }
-                process::die_with_parent();
+                die_with_parent();
                 player.play();
                 // SAFETY: plain exit.
                 unsafe { libc::_exit(0) }
@@ -206,7 +207,7 @@ impl<'a> Player<'a> {
                 _ => {}
             }
         }
-        executed::become_program(&words);
+        become_program(&words);
         self.world.control.count_failed();
     }
 }

@@ -2,9 +2,9 @@
 
 //! A row of tasks: how they wake each other, and the times that are being measured.
 
-use super::process::stand_still;
 use crate::tasks::futex::futex;
 use crate::tasks::load::pipe;
+use crate::tasks::process::stand_still;
 use anyhow::Result;
 use pandemonium_sim::workload::{Group, Step};
 use std::os::fd::RawFd;

@@ -4,9 +4,9 @@
 //! it, or one process that keeps the jobs of a group going.
 
 use super::player::{Player, World};
-use super::process::{die_with_parent, stand_still, take_name};
 use super::seat::Row;
 use crate::tasks::clock::sleep_until;
+use crate::tasks::process::{die_with_parent, stand_still, take_name_of};
 use crate::tasks::work;
 use anyhow::{Result, bail, ensure};
 use pandemonium_sim::workload::{Group, Place, Step};
@@ -181,7 +181,7 @@ fn play_job(world: &World, number: usize, index: u64) {
 
 /// Gives the calling thread the name and the CPUs of a task of the group.
 fn set_up(world: &World, group: &Group, index: u64) {
-    take_name(&group.comm.to_string());
+    take_name_of(&group.comm.to_string());
     let cpus = world.cpus.len() as u32;
     let may = |cpu: u32| match group.place {
         Place::Anywhere => true,

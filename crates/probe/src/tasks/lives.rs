@@ -6,6 +6,7 @@
 //! speed of the machine. The rules of work.rs hold: no allocation, plain system calls.
 
 use super::clock::{cpu_time_ns, now_ns, sleep_until};
+use super::process::{die_with_parent, take_name};
 use super::slot::Slot;
 use super::work;
 use std::ffi::CStr;
@@ -45,11 +46,6 @@ pub(crate) fn live(slot: &Slot, name: &CStr, life: Life) -> ! {
     }
 }
 
-fn take_name(name: &CStr) {
-    // SAFETY: a terminated name; the kernel cuts it after 15 bytes.
-    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-}
-
 /// A late wakeup does not shift the next period. A period that is already over is skipped, as a
 /// player drops frames.
 fn periodic(slot: &Slot, period_us: u64, work_us: u64) -> ! {
@@ -68,7 +64,7 @@ fn make(slot: &Slot, name: &CStr) -> ! {
         // SAFETY: the child works and exits; it follows the rules of work.rs.
         match unsafe { libc::fork() } {
             0 => unsafe {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                die_with_parent();
                 take_name(name);
                 work_for(COMPILE_LEAST_US + step);
                 libc::_exit(0)

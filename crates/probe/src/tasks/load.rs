@@ -4,6 +4,7 @@
 
 use super::lives::{self, Life};
 use super::memory::Shared;
+use super::process::die_with_parent;
 use super::slot::Slot;
 use super::work;
 use anyhow::{Context, Result, bail};
@@ -250,7 +251,7 @@ impl Load {
         match unsafe { libc::fork() } {
             -1 => bail!("starting {name}: {}", std::io::Error::last_os_error()),
             0 => unsafe {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                die_with_parent();
                 body(slot);
                 libc::_exit(0)
             },

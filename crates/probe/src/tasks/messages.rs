@@ -4,6 +4,7 @@
 
 use super::clock::now_ns;
 use super::probe::{Probe, Slots};
+use super::process::die_with_parent;
 use anyhow::{Context, Result};
 use std::os::fd::RawFd;
 
@@ -42,7 +43,7 @@ fn measure(slots: &Slots, sockets: &[(RawFd, RawFd)], rounds: u32) {
 fn fork(body: impl FnOnce()) {
     // SAFETY: the child runs `body`, which makes plain system calls, and exits.
     if unsafe { libc::fork() } == 0 {
-        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        die_with_parent();
         body();
         unsafe { libc::_exit(0) }
     }

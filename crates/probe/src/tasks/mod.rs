@@ -19,6 +19,7 @@ pub mod load;
 pub(crate) mod memory;
 pub(crate) mod messages;
 pub mod probe;
+pub(crate) mod process;
 pub mod round_trips;
 pub(crate) mod slot;
 pub mod wakeups;

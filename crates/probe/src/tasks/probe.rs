@@ -3,6 +3,7 @@
 //! A process that measures: it stores times into memory that it shares with its parent, and exits.
 
 use super::memory::Shared;
+use super::process::die_with_parent;
 use anyhow::{Result, bail, ensure};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -88,7 +89,7 @@ impl Probe {
         match unsafe { libc::fork() } {
             -1 => bail!("starting a probe: {}", std::io::Error::last_os_error()),
             0 => unsafe {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                die_with_parent();
                 body(&Slots(&samples_ns));
                 libc::_exit(0)
             },

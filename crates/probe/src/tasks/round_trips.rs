@@ -6,6 +6,7 @@ use super::clock::{SECOND_NS, now_ns};
 use super::load::{self, pipe};
 use super::memory::Shared;
 use super::probe::{Probe, Samples, Slots};
+use super::process::die_with_parent;
 use super::work;
 use anyhow::{Context, Result, bail};
 use std::os::fd::RawFd;
@@ -49,7 +50,7 @@ pub(crate) fn start_via(via: Via, cpus: usize, run_ns: u64) -> Result<Pair> {
     let right = match unsafe { libc::fork() } {
         -1 => bail!("starting a pair: {}", std::io::Error::last_os_error()),
         0 => unsafe {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            die_with_parent();
             begin_on(1 % cpus);
             while lines.receive(THERE) && lines.send(BACK) {}
             libc::_exit(0)

@@ -6,6 +6,7 @@
 //! stays held for ever. So workers allocate nothing, print nothing and use plain system calls.
 
 use super::clock::{now_ns, sleep_until};
+use super::process::{die_with_parent, stand_still};
 use super::slot::Slot;
 use std::ffi::CStr;
 use std::hint::black_box;
@@ -158,7 +159,7 @@ pub(crate) fn exec_storm(slot: &Slot, children: u32, period_us: u64, rounds: u32
         [c"probe".as_ptr(), BURN.as_ptr(), decimal(rounds, &mut digits), std::ptr::null()];
     // SAFETY: plain system calls with terminated strings; if the exec fails, the child exits.
     storm_of(slot, children, period_us, || unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        die_with_parent();
         libc::execv(THIS_PROGRAM.as_ptr(), arguments.as_ptr());
     })
 }
@@ -283,13 +284,5 @@ pub(crate) fn wait_for(child: libc::pid_t) {
     if child > 0 {
         // SAFETY: the status is not wanted.
         unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
-    }
-}
-
-/// For a worker that cannot do its work: the scenario reports it by name as one without progress.
-fn stand_still() -> ! {
-    loop {
-        // SAFETY: sleeps until a signal.
-        unsafe { libc::pause() };
     }
 }

@@ -2,6 +2,7 @@
 
 //! The scheduler under test: starts it, watches it, stops it and checks how it ended.
 
+use super::processes::signal;
 use super::statistics::Statistics;
 use super::{Guest, autopsy, family, kernel, report};
 use anyhow::{Context, Result, bail, ensure};
@@ -276,8 +277,7 @@ impl Scheduler {
     /// the latter took.
     pub fn replace_worker(&self, limit: Duration) -> Result<Duration> {
         let start = Instant::now();
-        // SAFETY: a plain system call.
-        ensure!(unsafe { libc::kill(self.worker()?, libc::SIGKILL) } == 0, "the worker has ended");
+        signal(self.worker()?, libc::SIGKILL).context("killing the worker")?;
         kernel::wait_for_state("disabled", limit).context("after its worker was killed")?;
         report::note(format!("the kernel's own again after {} ms", start.elapsed().as_millis()));
         let start = Instant::now();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A scheduler whose processes are stopped, or get no CPU.
+//! The scheduler's processes are stopped, or get no CPU.
 
 use crate::guest::load::{Kind, Load};
 use crate::guest::processes::{bind, make_real_time, signal};

@@ -17,7 +17,7 @@ pub const ALL: &[Scenario] = &[
         name: "hotplug",
         about: "a CPU goes offline and online three times under load: the scheduler stays loaded \
             from Linux 7.0 on, and every task runs on",
-        // Before, it starts again six times: 6 s each beside these tasks, 24 on a busy host.
+        // Before 7.0 it starts again six times: 6 s each beside these tasks, 24 on a busy host.
         limit_s: 300,
         run: hotplug,
         ..USUAL

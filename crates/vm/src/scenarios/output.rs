@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A scheduler whose output is not read.
+//! No program reads what the scheduler prints.
 
 use super::hotplug::restart_at;
 use crate::guest::load::{Kind, Load};

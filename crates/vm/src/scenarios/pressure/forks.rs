@@ -6,6 +6,7 @@ use super::crowds::watch_crowd;
 use super::{SECOND, expect_early, expect_sound};
 use crate::guest::load::{Kind, Load};
 use crate::guest::memory::{Memory, RESIDENT_MAX};
+use crate::guest::processes::signal;
 use crate::guest::scheduler::Scheduler;
 use crate::guest::{Guest, report, wakeups, work};
 use anyhow::{Context, Result, bail, ensure};
@@ -90,8 +91,7 @@ impl Bomber {
 
     /// Starts a bomb.
     pub(super) fn bomb(&self) -> Result<Bomb> {
-        // SAFETY: a plain system call, on a child that is not reaped.
-        ensure!(unsafe { libc::kill(self.0, START) } == 0, "no process starts a fork bomb");
+        signal(self.0, START).context("no process starts a fork bomb")?;
         Ok(Bomb { child: None })
     }
 }
